@@ -106,6 +106,8 @@ impl<S: CounterSource> Counter<S> {
     /// the counter.
     #[inline]
     pub(super) fn try_read(&self) -> Option<u64> {
+        // Before the anchor is read. An anchor that is stored in between has a later count, so it
+        // is discarded below, and no difference wraps.
         let count = self.source.count();
         let version = self.version.load(Ordering::Acquire);
         let (from, nanos) =
@@ -144,11 +146,14 @@ impl<S: CounterSource> Counter<S> {
         let before = self.source.count();
         let nanos = self.source.system_nanos();
         let after = self.source.count();
+        // Otherwise the old anchor stays, and as it is too old, the next reader asks the system
+        // again.
         if after >= before && self.source.nanos_between(before, after) <= MAX_ANCHOR_CALL {
             // The count after the call, not the one before: the clock then errs to the past.
             self.count.store(after, Ordering::Relaxed);
             self.nanos.store(nanos, Ordering::Relaxed);
         }
+        // A reader that sees this even version sees both numbers of this anchor.
         self.version.store(odd.wrapping_add(1), Ordering::Release);
         nanos
     }

@@ -135,6 +135,8 @@ impl SystemClock {
     pub fn new() -> Self {
         let source = source();
         let now = machine_time().as_micros();
+        // The machine's time is read only here. Setting it later moves no clock that was made
+        // before.
         let anchor = Timestamp::from_micros(now.saturating_sub_unsigned(passed(source)));
         Self { source, anchor }
     }
@@ -142,6 +144,8 @@ impl SystemClock {
 
 #[cfg(feature = "quanta")]
 fn source() -> SystemSource {
+    // One for the process, since measuring its rate takes up to a fifth of a second. Each clock has
+    // an anchor of its own in the machine's time.
     static PROCESSOR: LazyLock<Counter<Processor>> =
         LazyLock::new(|| Counter::new(Processor::new()));
     &PROCESSOR
@@ -272,6 +276,8 @@ impl ManualClock {
     pub fn advance(&self, by: Duration) {
         let forward = |now| Some((Timestamp::from_micros(now) + by).as_micros());
         // The closure never declines, so there is no failure to handle.
+        // An update and not a load and a store: if two threads advance the clock, both advances
+        // count.
         let _ = self.micros.fetch_update(Ordering::SeqCst, Ordering::SeqCst, forward);
     }
 

@@ -78,6 +78,7 @@ impl Timestamp {
     /// ```
     #[must_use]
     pub const fn as_unix_seconds(self) -> i64 {
+        // Down, also before the epoch: half a second before it is in the second -1.
         self.0.div_euclid(MICROS_PER_SECOND)
     }
 
@@ -90,6 +91,8 @@ impl Timestamp {
     /// [`since`](Self::since), as a bare number of microseconds.
     #[inline]
     pub(crate) const fn micros_since(self, earlier: Self) -> u64 {
+        // Zero for a clock that went back, which gains no tokens then. The distance of two `i64`
+        // fits a `u64`, while a subtraction could overflow.
         if self.0 <= earlier.0 { 0 } else { self.0.abs_diff(earlier.0) }
     }
 

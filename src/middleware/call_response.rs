@@ -199,6 +199,8 @@ pub(super) fn restyle<R>(response: &mut Response<R>, style: &ResponseStyle) -> O
 
 #[inline(never)]
 fn restyle_error<R>(response: &mut Response<R>, style: &ResponseStyle) -> Option<Bytes> {
+    // Removed and not only read: a layer outside of this one must not replace the response a second
+    // time.
     let CallError { error, status, headers } = response.extensions_mut().remove()?;
     // A handler that gave the error another status or body has worded it itself.
     if response.status() != status
@@ -208,9 +210,12 @@ fn restyle_error<R>(response: &mut Response<R>, style: &ResponseStyle) -> Option
     }
     let (said, text) = render_call_error(&error, style).into_parts();
     *response.status_mut() = said.status;
+    // The exact time belongs to the former wording. That of the new one is among the extensions
+    // that are added next, if it has any.
     response.extensions_mut().remove::<ExactWait>();
     response.extensions_mut().extend(said.extensions);
     let fields = response.headers_mut();
+    // Before the new lines are added: a line that both have would otherwise be removed again.
     remove_lines(fields, &headers);
     for name in &OF_THE_BODY {
         fields.remove(name);

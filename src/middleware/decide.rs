@@ -101,6 +101,9 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualActi
     if let (Some(memory), Mode::Reserve(_)) = (plan.limiter.memory(), submission.mode) {
         let (modes, queues) = ([submission.mode, submission.longest], plan.limiter.queues());
         return EventualAction::Ready(
+            // Decides and joins the lines in one step, under the locks of the buckets. So no
+            // request that comes later gets in between, and nothing is pending that a dropped
+            // request could leave.
             match plan.limiter.reserve(memory, &mut demands, modes, Some(queues)) {
                 Ok((applied, ticket)) => {
                     let book = |grants: &[Grant], now, wait| {
@@ -119,6 +122,8 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualActi
         );
     }
     let reserves = matches!(submission.mode, Mode::Reserve(_));
+    // Before the store is asked: until the answer is read, a slot of another request may have to
+    // wait for what becomes of this one.
     let under_way = reserves.then(|| PendingReservation::new(plan.limiter.queues()));
     match plan.limiter.submit(&mut demands, submission.mode, submission.longest) {
         Ok(Answer::Ready(answer)) => {
@@ -126,11 +131,14 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualActi
             EventualAction::Ready(read_answer(plan, submission, demands, answer, book))
         }
         Ok(Answer::Pending(answer)) => {
+            // In all other cases the tokens of a request that is dropped here stay taken anyway,
+            // and no task has to wait for the answer.
             let gives_back = reserves || plan.settings.refunds_dropped;
             let (plan, demands) = (Arc::clone(plan), to_static(&demands));
             let reading = async move {
                 let answer = answer.await;
                 let action = read_answer(&plan, submission, demands, answer, slot_booking(&plan));
+                // After the slot is held, so that it is one or the other at any time.
                 drop(under_way);
                 action
             };
@@ -174,6 +182,7 @@ impl Submission {
             return Self { mode, longest: mode, queue, max_wait, status: TOO_MANY, jitter };
         };
         // If the queue has no room, the request reserves no slot: it could not keep it.
+        // Not counted yet: the store may admit the request at once. `enqueue` counts it.
         let checked = plan.waiters.check(&queue, || counted_keys(plan, demands));
         let drain = limiter.time_to_drain();
         let max_wait = drain.map_or(queue.max_wait, |end| end.min(queue.max_wait));
@@ -261,6 +270,8 @@ fn enqueue<'p>(
     // Counted only here: a request that need not wait does not count.
     let guard = match plan.waiters.add(queue, counted_keys(plan, &demands)) {
         Ok(guard) => guard,
+        // Others have taken the places since the check. `booking` is dropped with this scope, and
+        // gives up the slot.
         Err(refusal) => {
             let status = status_of_refusal(queue, refusal);
             return Submission { status, ..submission }.refuse(demands, outcome);

@@ -105,8 +105,11 @@ where
             if let ResponseStateProjection::Running { future, on_response } =
                 state.as_mut().project()
             {
+                // Armed around the inner service alone. A panic in this layer is none of the
+                // service.
                 let panics = FailOnPanic(&mut *on_response);
                 let polled = future.poll(cx);
+                // Only a panic of `poll` gets past this line, and runs the destructor.
                 mem::forget(panics);
                 return Poll::Ready(match ready!(polled) {
                     Ok(mut response) => {
@@ -167,6 +170,8 @@ where
                             Self::Queued { queued }
                         }
                         Action::Reject(rejection) => {
+                            // The ready service is dropped with this scope, also if this future is
+                            // kept for long after its response.
                             let response = render(&plan, &rejection, &Head::new(&request));
                             Self::Rejected { response: Some(response) }
                         }

@@ -164,6 +164,8 @@ impl RequestLedger {
 
         let (mut refunds, mut resets, mut settled) = (Vec::new(), Vec::new(), Vec::new());
         let mut entries = self.entries();
+        // Looked at only now: while the rules were asked, a task of the handler may have settled
+        // some of them by its `Admission`.
         let open = entries.charges.iter_mut().zip(effects).filter(|(entry, _)| entry.is_open);
         for (entry, effect) in open {
             match effect {
@@ -173,6 +175,8 @@ impl RequestLedger {
                 (ResponseEffect::Keep, false) => {}
             }
         }
+        // Unlocked before the store is called: a store that answers at once also wakes other
+        // requests, and these are code of others.
         drop(entries);
         // All of this completes by itself, also if the futures are dropped.
         if let Some(permit) = self.permit_of(refunds) {
@@ -189,6 +193,8 @@ impl RequestLedger {
     /// Settles a request without a response by its meter, if its handler took that. Otherwise, the
     /// outcome of the work is unknown, and the tokens stay taken.
     pub(super) fn fail(&self) {
+        // The lock ends with this statement. Dropped at the end of this function, the meter may
+        // settle, which locks its own state.
         let meter = self.entries().meter.take();
         if let Some(cost) = meter.as_ref().and_then(Meter::cost)
             && let Some(permit) = self.close(Selection::ByCost(None))
@@ -256,6 +262,9 @@ impl RequestLedger {
             let refusal = outcome.refusal(&demands, std::time::Duration::ZERO);
             return Err(refusal.unwrap_or_else(|| unavailable(BackendError::incomplete())));
         }
+        // It was not locked while the store was asked. Entries are only added, so the positions
+        // still hold. One that was closed in between has been settled without these tokens, which
+        // stay taken.
         let mut entries = self.entries();
         for (position, (_, readings)) in positions.into_iter().zip(outcome.each(&demands)) {
             if let Some(entry) = entries.charges.get_mut(position) {
@@ -345,6 +354,8 @@ impl ChargeEntry {
 
     /// Closes the entry and returns its grant, to be settled.
     fn close(&mut self) -> Grant {
+        // The entry itself stays: its bucket can still be reset, and its cost still says which
+        // others are settled.
         self.is_open = false;
         self.grant.clone()
     }

@@ -89,6 +89,8 @@ impl Meter {
     /// Returns the meter of the request with these extensions. An outer layer may have made it
     /// already.
     pub(super) fn for_request(extensions: &mut Extensions) -> Self {
+        // The slot in the extensions is weak. A strong one would live as long as the request does,
+        // and the count would not end when the handler drops its meter.
         let outer = extensions.get::<MeterSlot>().and_then(|slot| slot.0.upgrade());
         outer.map(Self).unwrap_or_else(|| {
             let meter = Self::new(PendingCost::default());
@@ -131,6 +133,7 @@ impl Meter {
     /// ```
     pub fn from_extensions(extensions: &Extensions) -> Option<Self> {
         let meter = extensions.get::<MeterSlot>()?.0.upgrade().map(Self)?;
+        // From here on it is in use: dropped without a count, it settles the request at 0.
         meter.add(0);
         Some(meter)
     }
@@ -191,12 +194,16 @@ impl PendingCost {
     /// Sets the final cost, computed from the count, unless it is set already.
     fn finish(&self, tokens: impl FnOnce(Option<u64>) -> Option<u64>) {
         self.complete(|metered| {
+            // The first one counts: a cost that was settled explicitly is not replaced when the
+            // meter is dropped after it.
             metered.tokens = metered.tokens.or_else(|| tokens(metered.counted));
         });
     }
 
     /// Changes the state, and settles all permits if the final cost is known.
     fn complete(&self, add: impl FnOnce(&mut MeterState)) {
+        // The permits of the layers and the count of the handler come in any order, from any
+        // thread. Under this lock one of them is the second, and settles.
         let (permits, tokens) = {
             let mut metered = self.lock();
             add(&mut metered);

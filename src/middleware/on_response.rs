@@ -69,6 +69,7 @@ impl OnResponse {
         if fields.is_none() && server_timing.is_none() && ledger.is_none() {
             return Self::restyling(restyling);
         }
+        // From here on, dropping it counts as a request that was dropped.
         let (ledger, restyling) = (RunningLedger(ledger), restyling.cloned());
         Self::Tasks(Box::new(ResponseTasks { fields, server_timing, ledger, restyling }))
     }
@@ -123,6 +124,7 @@ impl OnResponse {
     /// response if the layer puts its own in the place of the handler's.
     #[inline]
     pub(super) fn finish<R>(&mut self, response: &mut Response<R>) -> Option<RefusalText> {
+        // Taken out: the destructor that runs later finds nothing left to settle.
         match std::mem::take(self) {
             Self::Nothing => None,
             Self::Member(lone, numbers) => {
@@ -158,6 +160,8 @@ impl OnResponse {
 impl ResponseTasks {
     fn finish<R>(self, response: &mut Response<R>) -> Option<RefusalText> {
         let Self { fields, server_timing, mut ledger, restyling } = self;
+        // First, since it removes the header lines that the error of a handler has put there, and
+        // must not remove those of this layer.
         let text = restyling.and_then(|style| restyle(response, &style));
         if let Some(fields) = fields {
             fields.write_to(response.headers_mut());
@@ -167,6 +171,7 @@ impl ResponseTasks {
             let _ = response.headers_mut().try_append(SERVER_TIMING, server_timing);
         }
         if let Some(ledger) = ledger.0.take() {
+            // Last: the rules see the status and the header fields that the client gets.
             ledger.finish(response);
         }
         text.map(to_refusal_text)

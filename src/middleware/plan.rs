@@ -82,9 +82,12 @@ impl Plan {
             log: Log::default(),
             settings,
         };
+        // Counted on the finished rules, since `advertised` reads them from the plan.
         plan.advertised_count = plan.advertised().count();
         let differs = rules.iter().any(|rule| rule.chooser.is_some())
             || plan.settings.partition_key.is_some();
+        // One template for all requests holds only if each of them is told the same limits with the
+        // same keys: no rule chooses its limit, and no partition key is shown.
         if !differs {
             let policies = plan.advertised().map(|rule| &rule.policy);
             let template = Arc::new(FieldTemplate::new(plan.dialects(), policies));
@@ -177,6 +180,7 @@ impl Plan {
     /// The template, if this many limits are all the limits that it shows.
     #[inline]
     pub(super) fn template_for(&self, limits: usize) -> Option<&Arc<FieldTemplate>> {
+        // Only if each advertised rule has a demand: the template has a member for each of them.
         self.template.as_ref().filter(|_| limits == self.advertised_count)
     }
 

@@ -116,6 +116,8 @@ impl PlannedRule {
     pub(super) fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let Rule { limit, key: extractor, .. } = &self.rule;
         let extracted = extractor.extract(head);
+        // A request without a key is checked in `demand_without_key`, unless it is logged there
+        // anyway.
         if let Ok(Extracted::Key(_)) = extracted {
             self.setup_check.check(limit, &**extractor, head);
         }

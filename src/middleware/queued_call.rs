@@ -91,6 +91,7 @@ where
                         this.stage.set(QueuedCallStage::Turn { turn: Some(turn) });
                         continue;
                     }
+                    // The wait has given up the slot already.
                     Err(_drained) => {
                         let Some(held) = this.held.take() else { return Poll::Pending };
                         let response = render_drained(&held.plan, &Head::new(&held.request));
@@ -100,6 +101,8 @@ where
                 QueuedCallStageProjection::Turn { turn } => turn,
             };
             let Some(held) = this.held.as_mut() else { return Poll::Pending };
+            // Only after the turn: a service that was ready before would hold its resource during
+            // the wait. Meanwhile the turn is kept, which delays no other waiter.
             match held.service.poll_ready(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => {
@@ -116,6 +119,8 @@ where
                 held;
             if let Some(ledger) = &ledger {
                 ledger.outlive_resets(&pending);
+                // Before the call, so that the handler finds its `Admission` and its meter in the
+                // request.
                 OnResponse::expose_ledger(ledger, &mut request);
             }
             let waited = since.elapsed();
@@ -123,6 +128,8 @@ where
             let future = service.call(request);
             // After the call, so that the requests behind this one call the service after it.
             let used = pending.use_up();
+            // The request was counted until here, so the bound of the queue includes those that
+            // wait for the service.
             drop(guard);
             let timing = fields::server_timing(&limit, waited);
             let fields = plan.sends_fields().then(|| fields_after_turn(&plan, &used));

@@ -95,6 +95,7 @@ pub(super) fn render_refusal(
             let mut response = call_handler(handler, &refused);
             // A handler that names a time of its own means that time.
             names_time = response.headers().contains_key(RETRY_AFTER);
+            // Adds nothing if the handler has named a time.
             fields::put_retry_after(&mut response, hint);
             write_missing(fields, &mut response);
             response

@@ -52,6 +52,8 @@ impl SetupCheck {
             }
             Some(warning) => {
                 let key = warning.common_key();
+                // The first request sets the key, whichever thread gets here first. From then on,
+                // one request with another key is enough to rule the warning out.
                 if common_key.get_or_init(|| key.cloned()).as_ref() != key {
                     differs.store(true, Ordering::Relaxed);
                 } else if is_last && !differs.load(Ordering::Relaxed) {

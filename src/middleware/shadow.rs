@@ -41,6 +41,8 @@ pub(super) fn charge_after<'p>(
         EventualAction::Pending(pending) => {
             let plan = Arc::clone(plan);
             EventualAction::Pending(Box::pin(async move {
+                // A request that is dropped here, or at the next `await`, charges no further
+                // shadows. Its action is dropped with it, and settles or gives up what was taken.
                 let action = pending.await;
                 if !matches!(action, Action::Reject(_)) {
                     charge_later(&plan, action.ledger(), shadows.into_iter()).await;
@@ -77,6 +79,7 @@ fn charge_now(
     shadows: Vec<Shadow>,
 ) -> Option<PendingShadow> {
     let mut rest = shadows.into_iter();
+    // With a store that answers at once, as in memory, no future is made for the shadows.
     while let Some(mut shadow) = rest.next() {
         match charge(plan, &mut shadow) {
             None => {}
@@ -116,6 +119,7 @@ fn record(
                 _ => plan.limiter.failures().store_charged(shadow.limit(), outcome.applied()),
             }
             if let Some(ledger) = ledger {
+                // Also a refusal: the handler can see it, and its bucket can be reset.
                 ledger.add_shadow(&shadow, &outcome);
             }
         }

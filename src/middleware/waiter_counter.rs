@@ -55,6 +55,7 @@ impl WaiterCounter {
         queue: &Queue,
         keys: impl FnOnce() -> KeyHashes,
     ) -> Result<(), QueueRefusal> {
+        // A number of a moment ago suffices: `add` checks again, and counts in the same step.
         let waiting = self.0.waiting.load(Ordering::Relaxed);
         // No key has more than `waiting` waiters. If a key with that many could have one more, any
         // key can.
@@ -71,6 +72,8 @@ impl WaiterCounter {
     pub(super) fn add(&self, queue: &Queue, keys: KeyHashes) -> Result<WaiterGuard, QueueRefusal> {
         let Self(counts) = self;
         // Requests without a key take no lock.
+        // The lock is held until the waiter is counted everywhere. Otherwise two requests of a key
+        // at its bound could both pass the check.
         let mut by_key = (!keys.is_empty()).then(|| counts.lock());
         let held = by_key.as_deref().and_then(|by_key| max_waiters_of(by_key, &keys));
         let mut why = QueueRefusal::Full;
@@ -81,6 +84,7 @@ impl WaiterCounter {
                 None
             }
         };
+        // Relaxed: the number bounds the queue and guards no other data.
         let waiting = counts.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, increment);
         waiting.map_err(|_| why)?;
         if let Some(by_key) = &mut by_key {

@@ -35,6 +35,8 @@ impl Watch {
 
     /// Watches the next thousand requests.
     pub(super) fn start(&self) {
+        // Relaxed, as all accesses here: no decision depends on them. If another thread sees the
+        // flag before the number, it ends the watch, and a line of the log is missing.
         self.left.store(REQUESTS, Ordering::Relaxed);
         self.is_on.store(true, Ordering::Relaxed);
     }
@@ -52,6 +54,8 @@ impl Watch {
 
     /// Counts a service. axum makes one for each route, and some of them for each connection.
     pub(super) fn count_service(&self) -> ServiceCount {
+        // Read first: a server may make a service for each connection, and would have all of them
+        // write this number.
         if self.services.load(Ordering::Relaxed) > 1 {
             return ServiceCount::Later;
         }

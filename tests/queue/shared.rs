@@ -18,7 +18,7 @@ use support::shared::{Counts, History, Shared};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::limiter::{Permit, Ready};
-use tollgate::{Limit, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate::{Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
 
 /// One a second, and nothing saved up.
 static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
@@ -154,6 +154,40 @@ async fn a_settlement_without_an_answer_counts() {
     settled().await;
     assert_eq!(tokens(&memory, &FIVE).round(), -5.0, "the slot stays spent, to be safe");
     assert_eq!(lines(&limiter), 0);
+}
+
+/// It was dated by the last answer about its bucket. With an old one it did not count at all for a
+/// reservation that came next, and without one it counted for ever.
+#[tokio::test(start_paused = true)]
+async fn a_settlement_without_an_answer_counts_for_a_minute() {
+    for is_known in [true, false] {
+        let (store, limiter, memory) = Late::new();
+        if is_known {
+            drop(reserved(&limiter, &FIVE, 6).await);
+            settled().await;
+        }
+        sleep(10 * MINUTE).await;
+        let first = limiter.limit(&FIVE).cost(5).await.unwrap();
+        let held = store.close();
+        drop(first.settle(2));
+        settled().await;
+        drop(held);
+        settled().await;
+        store.open();
+        sleep(5 * SECOND).await;
+        // The settlement may be carried out now, and hide a charge of three.
+        let ran = limiter.limit(&FIVE).cost(5).await.unwrap();
+        drop(reserved(&limiter, &FIVE, 5).await);
+        settled().await;
+        assert_eq!(tokens(&memory, &FIVE).round(), -5.0, "not undone, known: {is_known}");
+        drop(ran);
+        sleep(2 * MINUTE).await;
+        let _ran = limiter.limit(&FIVE).cost(5).await.unwrap();
+        drop(reserved(&limiter, &FIVE, 5).await);
+        settled().await;
+        assert_eq!(tokens(&memory, &FIVE).round(), 0.0, "undone, known: {is_known}");
+        assert_eq!(lines(&limiter), 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

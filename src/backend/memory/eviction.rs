@@ -30,11 +30,10 @@ use std::num::NonZeroU32;
 use smallvec::SmallVec;
 
 use super::fingerprint::Tag;
-use super::lines::Lines;
-use super::quota_table::{QuotaTable, index};
+use super::quota_table::index;
 use super::rank::{Rank, Share};
-use super::table::{Slot, Table};
-use crate::algebra::State;
+use super::shard_view::{ShardView, is_blocked};
+use super::table::Slot;
 use crate::clock::Timestamp;
 
 /// The eviction candidates of a shard. It is empty until an eviction is due.
@@ -80,15 +79,6 @@ struct Candidate {
     tag: Tag,
 }
 
-/// What an eviction reads of a shard.
-#[derive(Clone, Copy)]
-pub(super) struct ShardView<'s> {
-    pub(super) table: &'s Table,
-    pub(super) quotas: &'s QuotaTable,
-    pub(super) lines: Option<&'s Lines>,
-    pub(super) now: Timestamp,
-}
-
 /// The heap has no valid candidate left, or is outdated: the shard has to be scanned.
 struct NeedsScan;
 
@@ -97,9 +87,6 @@ const SCAN_SHARE: usize = 4;
 
 /// Of how many quotas that hold equally many the shares are compared.
 const TIED: usize = 16;
-
-/// How long a scan of fixed windows is valid at least, in microseconds: sweeps do the rest.
-const WINDOW_SCAN: u64 = 1_000_000;
 
 impl EvictionQueue {
     /// The slot of the bucket to evict for `newcomer`; the quota of the newcomer counts it already.
@@ -150,6 +137,7 @@ impl EvictionQueue {
     /// Removes a bucket from the blocked ones, as it is removed or changed by something else than a
     /// charge. Returns whether it was there: if it stays, it has to be noted again.
     pub(super) fn forget_block(&mut self, slot: &Slot) -> bool {
+        // A quick answer for nearly all slots: a block is a state in debt.
         if self.blocked == 0 || slot.state().value >= 0 {
             return false;
         }
@@ -207,6 +195,8 @@ impl EvictionQueue {
                 None => self.least_of(most, all, view)?,
             };
             if let Some((name, index)) = victim {
+                // `least` has left it at the top of its heap, and the caller removes it from the
+                // table.
                 self.pop(name);
                 return Ok(Some(index));
             }
@@ -225,6 +215,8 @@ impl EvictionQueue {
     ) -> Result<Option<(NonZeroU32, usize)>, NeedsScan> {
         let tied = view.quotas.counts(all).filter(|&(_, slots)| slots == count);
         let tied: SmallVec<[NonZeroU32; 8]> = tied.map(|(name, _)| name).collect();
+        // It begins where the last comparison ended. From the same place each time, quotas beyond
+        // the first 16 might never lose a bucket.
         let start = self.turn.checked_rem(tied.len()).unwrap_or(0);
         self.turn = start.saturating_add(TIED);
         let mut best: Option<(NonZeroU32, usize, Share)> = None;
@@ -255,6 +247,7 @@ impl EvictionQueue {
             return Err(NeedsScan);
         }
         while let Some(Reverse(candidate)) = queue.least.peek() {
+            // By the tag and not by an index: buckets move when others are removed.
             let found = view.table.find(candidate.tag);
             let found = found.and_then(|index| Some((index, view.table.get(index)?)));
             let found = found.filter(|(_, slot)| slot.quota() == Some(name));
@@ -274,6 +267,8 @@ impl EvictionQueue {
                 }
             }
         }
+        // Without a horizon the heap had all buckets, so there is none to evict. Otherwise the scan
+        // left some out.
         if queue.horizon.is_none() { Ok(None) } else { Err(NeedsScan) }
     }
 
@@ -331,6 +326,8 @@ impl EvictionQueue {
             let place = index(name);
             found.resize_with(found.len().max(place.saturating_add(1)), Vec::new);
             if let Some(found) = found.get_mut(place) {
+                // Once for each quota, so that the loop below does not allocate under the lock of
+                // the shard.
                 found.reserve_exact(count);
             }
         }
@@ -363,37 +360,6 @@ impl EvictionQueue {
             queue.least = least.into();
         }
     }
-}
-
-impl ShardView<'_> {
-    /// The rank of a bucket; `None` if it must not be evicted by rank: it has waiters, or is
-    /// blocked.
-    #[inline(always)]
-    fn rank(&self, slot: &Slot) -> Option<Rank> {
-        if self.is_pinned(slot.tag()) || is_blocked(slot.state(), self.now) {
-            return None;
-        }
-        Some(Rank::new(self.quotas.get(slot.quota()?)?, slot.state(), self.now))
-    }
-
-    fn share(&self, slot: &Slot) -> Option<Share> {
-        Some(Share::new(self.quotas.get(slot.quota()?)?, slot.state(), self.now))
-    }
-
-    fn is_pinned(&self, tag: Tag) -> bool {
-        self.lines.is_some_and(|lines| lines.pins(tag))
-    }
-
-    /// Whether windows of this quota may have ended since the scan, which lowers ranks.
-    fn is_outdated(&self, name: NonZeroU32, scanned_at: Option<Timestamp>) -> bool {
-        let step = self.quotas.get(name).map_or(1, |bucket| bucket.step());
-        step > 1 && scanned_at.is_none_or(|at| self.now.micros_since(at) >= step.max(WINDOW_SCAN))
-    }
-}
-
-/// Whether a bucket is blocked: it must not be evicted by rank, as that would lift the block.
-fn is_blocked(State { value, ts }: State, now: Timestamp) -> bool {
-    value < 0 && ts > now
 }
 
 #[cfg(test)]

@@ -94,6 +94,8 @@ impl Line {
         state: State,
         now: Timestamp,
     ) {
+        // The value counts all costs up to this one. So the waiter is due when the bucket has
+        // gained back what its value is below zero: `free` covers the costs before it, and its own.
         let promised =
             bucket.gained_at(state, 0_i64.saturating_sub(state.value).max(0).unsigned_abs());
         // A waiter that is alone wakes by its own timer.
@@ -123,10 +125,14 @@ impl Line {
         wakeups: &mut Wakeups,
     ) {
         while let Some((units, promised)) = self.head() {
+            // A waiter that comes later lowers the value by as much as it raises the sum, so `due`
+            // of the head stays where it is.
             let at = self.due(units, bucket, state, now).min(promised);
             // Tokens that came back cannot have paid for the head before they came.
             let at = self.changed_at.map_or(at, |changed_at| at.max(changed_at));
             let is_promised = through.is_some_and(|ticket| self.is_promised(ticket, until));
+            // The timer of the waiter `through` has fired. All that stand before it are granted
+            // with it, whatever they were promised: none may be overtaken.
             if at > until && !is_promised {
                 break;
             }
@@ -233,6 +239,8 @@ impl Line {
     pub(super) fn keep_promises(&mut self, bucket: &Bucket, state: State, now: Timestamp) {
         let mut ahead: Units = 0;
         let all = self.units;
+        // The instants change below, so the sum no longer holds. `rescale` and `forget_unattended`
+        // drop it as well; what adds or removes one entry adjusts it.
         self.promised_after = None;
         for entry in self.entries.values_mut() {
             ahead = ahead.saturating_add(entry.units);
@@ -255,6 +263,7 @@ impl Line {
         let all = i128::from(self.units);
         let used =
             i128::from(old.capacity()).saturating_sub(i128::from(old_value)).saturating_sub(all);
+        // Rounded up, against the key: the division rounds down, so the sign changes twice.
         let used = 0_i128.saturating_sub(scale(0_i128.saturating_sub(used)));
         let free = i128::from(new.capacity()).saturating_sub(used);
         let most = free.saturating_sub(i128::from(new_value)).max(0);

@@ -60,6 +60,7 @@ impl Lines {
         let Some(line) = self.by_tag.get_mut(&tag) else { return false };
         line.grant(bucket, state, through, [now, until], &mut self.wakeups);
         if line.is_empty() {
+            // At once: as long as a shard has a line, all its adjustments take the slow path.
             return self.end_if_empty(tag);
         }
         line.arm(bucket, state, now, &mut self.wakeups);
@@ -91,6 +92,8 @@ impl Lines {
         now: Timestamp,
     ) {
         let StoredBucket { tag, bucket, state } = stored;
+        // Without a line no request waits that could be overtaken, and the value alone tells what
+        // was taken.
         if let Some(line) = self.by_tag.get_mut(&tag) {
             line.enter(ticket, units, None, bucket, state, now);
         }
@@ -111,6 +114,8 @@ impl Lines {
         now: Timestamp,
     ) -> Option<State> {
         let StoredBucket { tag, bucket, state } = stored;
+        // Refreshed, since what becomes free is cut to a bound that holds for the bucket of this
+        // instant.
         self.by_tag.get_mut(&tag)?.leave(ticket, bucket, bucket.refresh(state, now), now)
     }
 
@@ -170,6 +175,8 @@ impl Lines {
 
     /// Whether a bucket must not be evicted: it has waiters, or a reservation is at work on it.
     pub(super) fn pins(&self, tag: Tag) -> bool {
+        // `has_requests` and not `has`: a line of kept reservations and penalties alone protects no
+        // bucket. There is no bound to these, and they would fill the store for good.
         self.by_tag.get(&tag).is_some_and(Line::has_requests) || self.at_work.contains(&tag)
     }
 
@@ -188,6 +195,8 @@ impl Lines {
         }
         let ended = self.by_tag.remove(&tag);
         if let Some(timer) = ended.and_then(Line::into_timer) {
+            // After the unlock, as all timers: the task would otherwise sleep until an instant of a
+            // line that has ended.
             self.wakeups.disarm(timer);
         }
         true
@@ -213,6 +222,8 @@ impl Lines {
         let StoredBucket { tag, bucket, state } = stored;
         let Some(line) = self.by_tag.get_mut(&tag) else { return };
         if !line.has_timer() {
+            // It stays `None` if the waiter is polled outside of a runtime. The next waiter that is
+            // polled tries again.
             line.set_timer(timer());
         }
         line.arm(bucket, state, now, &mut self.wakeups);
@@ -224,6 +235,7 @@ impl Lines {
         let Some(line) = self.by_tag.get_mut(&tag) else { return };
         line.set_timer(None);
         for (waiter, _) in line.requests(bucket, state, now) {
+            // Not the first one alone: that may never be polled again.
             self.wakeups.wake(waiter.take_waker());
         }
     }
@@ -239,6 +251,8 @@ impl Lines {
         let StoredBucket { tag, bucket, state } = stored;
         let Some(line) = self.by_tag.get(&tag) else { return };
         for (waiter, due) in line.requests(bucket, state, now) {
+            // It stays in line until its task has polled it and dropped it. Only then are its
+            // tokens free for those behind.
             if due > end && waiter.is_drained_by(by) {
                 self.wakeups.wake(waiter.drain());
             }

@@ -57,6 +57,8 @@ impl<'a> LockSet<'a> {
         indices.sort_unstable();
         let (mut guards, mut last) = (SmallVec::new(), None);
         for &mut index in indices {
+            // The locks are not reentrant: a second lock of one shard would wait for the first for
+            // ever.
             if last != Some(index) {
                 guards.push((index, shards.get(index).lock()));
                 last = Some(index);
@@ -137,6 +139,8 @@ impl<'a> LockSet<'a> {
                 wakeups.append(more);
             }
         }
+        // The guards are dropped with `self`, here and all together: until now no other call has
+        // seen a part of this one.
         wakeups
     }
 }
@@ -195,6 +199,8 @@ impl SlotStore for LockSet<'_> {
         let index = self.shards.index_of(print);
         let mut guards = self.guards.iter().enumerate();
         let (lock, (_, shard)) = guards.find(|(_, (known, _))| *known == index)?;
+        // The slot stays this bucket's until `keep`. Nothing in between moves buckets: that only
+        // `write` does, by a removal or when the table grows.
         let (slot, state) = shard.find_known(print, bucket)?;
         Some(((lock, slot), state))
     }

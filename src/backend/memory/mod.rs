@@ -41,6 +41,7 @@ mod shard;
 mod shard_charges;
 mod shard_lines;
 mod shard_resets;
+mod shard_view;
 mod shards;
 mod table;
 mod waiter;
@@ -189,6 +190,7 @@ impl Memory {
     pub fn purge(&self) {
         let now = self.now();
         for shard in self.shards.iter() {
+            // One lock at a time. A waker may call this store again, so none is held when it runs.
             let wakeups = {
                 let mut shard = shard.lock();
                 shard.purge(now);
@@ -215,8 +217,12 @@ impl Memory {
         // Read under the lock, so that a later decision does not read an earlier time, as far as
         // the clock goes forward.
         let now = self.now();
+        // No look at the line of the bucket: the value counts the waiters' costs as taken, so a
+        // charge that may not wait is refused behind them by the numbers alone.
         let charged = match shard.charge_known(print, charge, now) {
             Ok(charged) => charged,
+            // The guard goes along. Between this search and the charge, no other call can store the
+            // bucket.
             Err(unknown) => return Err(UnknownBucket { shard, print, now, unknown }),
         };
         let mark = shard.mark;

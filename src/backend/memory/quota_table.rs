@@ -45,10 +45,14 @@ impl QuotaTable {
         if self.usual.as_ref() == Some(bucket) {
             return Some(USUAL);
         }
+        // The place of a row that no slot names may be given to another quota at any time, so it is
+        // not known either.
         let known = |row: &QuotaRow| row.slots > 0 && row.bucket == *bucket;
         let index = match self.others.iter().position(known) {
             Some(index) => index,
             // No slot names the usual quota any more, so this one takes its place.
+            // A bucket that changes its quota is among `taken` itself, still under the old one. So
+            // this does not replace a quota that its slot names.
             None if self.unusual >= taken => {
                 self.usual = Some(*bucket);
                 return Some(USUAL);

@@ -19,6 +19,8 @@ pub(super) struct Rank(u64, Timestamp);
 
 impl Rank {
     pub(super) fn new(bucket: &Bucket, state: State, now: Timestamp) -> Self {
+        // Zero for token buckets: `used` falls as time passes, and ranks that were taken at two
+        // instants could not be compared. The instant at which a bucket is full stays.
         let used = match bucket.kind() {
             Kind::TokenBucket => 0,
             Kind::FixedWindow => bucket.used(state, now),

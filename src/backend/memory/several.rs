@@ -87,6 +87,7 @@ pub(super) fn reserve_all(
     let named = fingerprint_all(hasher, charges);
     let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
     let now = now();
+    // What is due leaves the line first, so that the newcomer is not taken for one of several.
     locks.grant_all(&named, now);
     // Adding one bucket may evict another one. None of this call's may go before its line exists.
     let several = if named.len() > 1 { named.as_slice() } else { &[] };

@@ -42,6 +42,8 @@ pub(super) fn charge_all<'c, E>(
     if !pay_all(&mut locks, &mut payments, now) {
         return Ok(charge_others(locks, hasher, charges.filter_map(Result::ok), now));
     }
+    // No wakers and no timers to run: a charge on known buckets at most makes the value smaller,
+    // which grants nothing.
     drop(locks);
     let readings = payments.iter().map(|payment| payment.reading(mark));
     Ok(Applied::collect(now, payments.len(), readings))

@@ -1,9 +1,10 @@
 //! One shard of the store: all that happens under its lock.
 
-use super::eviction::{EvictionQueue, ShardView};
+use super::eviction::EvictionQueue;
 use super::fingerprint::Fingerprint;
 use super::lines::Lines;
 use super::quota_table::QuotaTable;
+use super::shard_view::ShardView;
 use super::table::{Slot, Table};
 use crate::algebra::{Bucket, State};
 use crate::backend::apply::absent;
@@ -126,6 +127,8 @@ impl Shard {
             }
         }
         self.table.shrink();
+        // Most candidates are gone. The next eviction scans the shard, and finds the blocked
+        // buckets again.
         self.evictions = EvictionQueue::default();
         self.sweep_cursor = 0;
     }
@@ -196,6 +199,8 @@ impl Shard {
         let taken = self.table.len();
         let Some(slot) = self.table.get_mut(index) else { return };
         let Some(quota) = slot.quota() else { return };
+        // The usual case tells the eviction queue nothing: a charge raises the rank of its bucket,
+        // which the queue allows for. What lowers a rank is noted by its caller.
         if self.quotas.get(quota) == Some(bucket) && !self.evictions.has_blocked() {
             slot.update(quota, state);
             return;
@@ -230,7 +235,10 @@ impl Shard {
     }
 
     fn add(&mut self, print: Fingerprint, bucket: &Bucket, state: State, now: Timestamp) {
+        // Only new buckets pay for sweeps. So a shard in which all keys are known does no extra
+        // work, and one that grows looks at four slots for each bucket that it gains.
         self.sweep(now);
+        // Before the evictions, which count the newcomer: its quota may be the one that has to pay.
         let Some(quota) = self.quotas.enter(bucket, self.table.len()) else { return };
         let slot = Slot::new(print, quota, state);
         // Evicts a second bucket if waiters have made the shard exceed its bound.
@@ -274,6 +282,8 @@ impl Shard {
             return;
         }
         for _ in 0..SWEEP_SLOTS {
+            // The cursor stays where a bucket was removed: another one may have moved into that
+            // slot.
             if !(self.is_idle(self.sweep_cursor, now) && self.remove(self.sweep_cursor, now)) {
                 self.sweep_cursor = self.table.after(self.sweep_cursor);
             }

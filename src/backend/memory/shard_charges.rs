@@ -29,6 +29,8 @@ impl Shard {
         if slot.quota().and_then(|index| self.quotas.get(index)) != Some(charge.bucket()) {
             return Err(LookupMiss::OtherQuota);
         }
+        // The slot is borrowed from the search to the write, so nothing moves the bucket in
+        // between, and one search is enough.
         Ok(apply_one(&mut KnownSlot(slot), (), charge, now))
     }
 
@@ -51,6 +53,7 @@ impl Shard {
     ) -> Charged {
         let found = match unknown {
             LookupMiss::New => None,
+            // The shard was locked all the time, so the bucket is still there.
             LookupMiss::OtherQuota => self.table.find(print.tag()),
         };
         apply_one(&mut FoundSlot { shard: self, found, print }, (), charge, now)
@@ -107,6 +110,7 @@ impl CellStore for FoundSlot<'_> {
     }
 
     fn write(&mut self, (): (), bucket: &Bucket, state: State, now: Timestamp) {
+        // The last that is done with `found`: storing a new bucket may move others.
         self.shard.store(self.found, self.print, bucket, state, now);
     }
 }

@@ -41,6 +41,8 @@ impl Shard {
     /// Takes the wakeups to run once the shard is unlocked.
     pub(super) fn take_wakeups(&mut self) -> Option<Wakeups> {
         let lines = self.lines.as_deref_mut()?;
+        // Taken before the look: wake-ups that were left behind would only run with the next call
+        // on this shard. A shard without a waiter then takes the fast paths again.
         let wakeups = lines.take_wakeups();
         if lines.is_idle() {
             self.lines = None;
@@ -58,6 +60,8 @@ impl Shard {
         now: Timestamp,
     ) -> Option<(u64, bool)> {
         self.lines.get_or_insert_default();
+        // Numbered under the lock of the decision, so the order of the tickets is the order in
+        // which the bucket was charged.
         let ticket = self.next_ticket();
         let (stored, lines) = self.bucket_and_lines(tag)?;
         let is_alone = lines.enter(stored, ticket, units, waiter, now);
@@ -80,6 +84,7 @@ impl Shard {
             self.bucket_and_lines(tag).and_then(|(stored, lines)| lines.leave(stored, ticket, now));
         let Some(state) = left else { return false };
         self.keep_state(tag, state, now);
+        // What it leaves may cover the cost of those behind it already now.
         self.grant(tag, now);
         true
     }
@@ -123,7 +128,10 @@ impl Shard {
     /// To be called after such a change. Grants what has come back to the waiters, and cuts what is
     /// left. The bucket held the value `before`.
     pub(super) fn after_change(&mut self, tag: Tag, before: Units, now: Timestamp) {
+        // Tokens may have come back: the bucket may be evicted sooner than the queue knows.
         self.note(tag, now);
+        // Granted before the value is cut: what the waiters get must not count against the bound of
+        // what may be saved up.
         self.grant(tag, now);
         let cap = self.bucket_and_lines(tag).map(|(stored, lines)| lines.cap(stored, before, now));
         if let Some(state) = cap {
@@ -165,6 +173,7 @@ impl Shard {
     pub(super) fn drain(&mut self, by: NonZeroU64, end: Timestamp, now: Timestamp) {
         let tags = self.lines.as_deref().map(Lines::tags).unwrap_or_default();
         for tag in tags {
+            // Those that are due by now run in spite of the drain.
             self.grant(tag, now);
             if let Some((stored, lines)) = self.bucket_and_lines(tag) {
                 lines.drain(stored, by, end, now);
@@ -207,6 +216,7 @@ impl Shard {
 
     pub(super) fn keep_state(&mut self, tag: Tag, state: State, now: Timestamp) {
         if let Some(slot) = self.table.find_mut(tag) {
+            // Before the state changes, by which the queue finds the block.
             self.evictions.forget_block(slot);
             slot.set_state(state);
         }

@@ -29,7 +29,9 @@ const MAX_SHARDS: usize = 1 << 16;
 impl Shards {
     /// Enough shards to keep each small, with equal parts of the bound.
     pub(super) fn new(max_keys: usize) -> Self {
+        // The largest count is a power of two itself, so rounding up never exceeds it.
         let count = max_keys.div_ceil(SHARD_KEYS).clamp(1, MAX_SHARDS).next_power_of_two();
+        // Rounded down, so that all shards together hold no more than `max_keys`.
         let capacity = max_keys.checked_div(count).unwrap_or(max_keys).max(1);
         let resets = || ResetLog::for_part_of(count);
         let shard = || PaddedShard(Mutex::new(Shard::new(capacity, resets())));

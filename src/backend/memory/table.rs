@@ -149,6 +149,8 @@ impl Table {
 
     /// Adds a bucket. Its tag must not be in the table.
     pub(super) fn insert(&mut self, slot: Slot) {
+        // Counted with the new bucket, so that vacancies are left after it as well: without one, a
+        // search for an absent bucket would visit all slots.
         if self.taken.saturating_add(1) > four_fifths(self.slots.len()) {
             self.grow();
         }
@@ -169,6 +171,8 @@ impl Table {
     pub(super) fn shrink(&mut self) {
         let needed = self.taken.saturating_mul(2);
         if needed < self.slots.len() / 2 {
+            // Nothing taken leaves no slots at all: `find` copes with that, and the next insertion
+            // allocates.
             self.resize(needed);
         }
     }
@@ -197,6 +201,8 @@ impl Table {
     /// Removes the bucket at `index`, and moves later buckets up so that no search ends too early.
     pub(super) fn remove(&mut self, index: usize) -> Option<Slot> {
         let removed = *self.slots.get(index).filter(|slot| slot.quota.is_some())?;
+        // Each bucket between the hole and the next vacancy is looked at once. Behind a vacancy, no
+        // bucket has its home before it, so the search may end there.
         let mut hole = index;
         let mut next = self.after(hole);
         while let Some(slot) = self.slots.get(next)

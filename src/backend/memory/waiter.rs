@@ -68,6 +68,9 @@ impl LineWaiter {
     pub(super) fn enter(&self, now: Timestamp) {
         let mut state = self.state.lock();
         state.granted_at = state.granted_at.max(now);
+        // All lines are entered under the locks of one decision. So no grant comes in between,
+        // which would find nothing pending and let the work run before the other buckets have
+        // granted.
         state.pending = state.pending.saturating_add(1);
     }
 
@@ -75,6 +78,8 @@ impl LineWaiter {
     /// lock.
     pub(super) fn grant(&self, at: Timestamp) -> Option<Waker> {
         let mut state = self.state.lock();
+        // Shards grant independently. Whichever of them comes last under this lock wakes the task,
+        // and only that one.
         state.pending = state.pending.saturating_sub(1);
         state.granted_at = state.granted_at.max(at);
         if state.pending == 0 { state.waker.take() } else { None }
@@ -108,6 +113,8 @@ impl LineWaiter {
     /// Sends the waiter away. Returns the waker, to be woken without a lock.
     pub(super) fn drain(&self) -> Option<Waker> {
         let mut state = self.state.lock();
+        // The count stays: if all buckets grant before the task has polled, the request runs after
+        // all.
         state.is_drained = true;
         state.waker.take()
     }
@@ -128,6 +135,8 @@ impl LineWaiter {
         // A waker is code of others: clone it and drop the old one without a lock.
         let mut waker = Some(waker.clone());
         let status = self.status_if(|state| {
+            // A grant between the two locks may have found an old waker or none. It is not lost:
+            // `status_if` looks at the count again before this one is stored.
             std::mem::swap(&mut state.waker, &mut waker);
             true
         });

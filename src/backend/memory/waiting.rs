@@ -44,6 +44,8 @@ impl Memory {
     /// Grants all up to this place, whose promised instant `until` has come.
     pub(crate) fn grant_through(&self, place: &LinePlace, until: Timestamp) {
         self.with_line(place, |shard, now| {
+            // The runtime's timer may fire a little before the store's clock shows `until`. The
+            // waiter was told that instant, so it counts.
             shard.grant_through(place.print.tag(), Some(place.ticket), now, until.max(now));
         });
     }
@@ -75,6 +77,9 @@ impl Memory {
         for shard in self.shards.iter() {
             let wakeups = {
                 let mut shard = shard.lock();
+                // Unlocked before the next shard, so that a drain of many waiters stops no other
+                // shard meanwhile. A waiter in several lines is drained if its turn is too late in
+                // one of them.
                 shard.drain(by, now + within, now);
                 shard.take_wakeups()
             };
@@ -90,6 +95,7 @@ impl Memory {
     /// The state of a bucket's line.
     pub(crate) fn line_level(&self, id: BucketId<'_>) -> LineLevel {
         let print = self.hasher.fingerprint(id);
+        // No entry has the ticket 0, and the level needs none.
         let place = LinePlace { print, ticket: 0 };
         self.with_line(&place, |shard, now| shard.line_level(print.tag(), now))
     }
@@ -100,6 +106,7 @@ impl Memory {
         work: impl FnOnce(&mut super::Shard, Timestamp) -> T,
     ) -> T {
         let mut shard = self.shards.shard_of(place.print).lock();
+        // Under the lock, so that a call that comes later does not read an earlier time.
         let now = self.now();
         let done = work(&mut shard, now);
         // Run them after the unlock: a waker may call this store again.

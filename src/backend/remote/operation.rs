@@ -48,6 +48,8 @@ impl NamedCharge {
         names: &KeyNames,
     ) -> Result<Self, BackendError> {
         let (id, terms) = (charge.id(), charge.get_terms());
+        // Checked before the call is sent: one such charge would otherwise spoil the calls of all
+        // that share it.
         if charge.units() > MAX || terms.floor() < -MAX {
             let (units, floor) = (charge.units(), terms.floor());
             let problem = format!(

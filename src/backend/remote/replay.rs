@@ -68,6 +68,8 @@ impl Replay {
     ) -> Result<Applied, BackendError> {
         match operation {
             Operation::Charges(charges) => {
+                // Before anything is replayed: an operation that names one foreign key changes none
+                // of its buckets.
                 self.reject_foreign(operation, places)?;
                 Ok(self.apply(charges, places))
             }
@@ -75,6 +77,7 @@ impl Replay {
                 self.reject_foreign(operation, places)?;
                 Ok(self.adjust(adjustments, places))
             }
+            // A reset may name foreign keys: the store deletes them, whatever they hold.
             Operation::Resets(_) => {
                 places.iter().for_each(|&place| self.keep(place, StoredCell::Absent));
                 Ok(Applied::many(self.now, Vec::new()))
@@ -90,6 +93,8 @@ impl Replay {
         places: &[usize],
     ) -> Option<Applied> {
         let Operation::Charges(charges) = operation else { return None };
+        // A look is no request that waits. A bucket that is named twice would be two cells below,
+        // and each of them would hold all of it.
         if !charges.iter().all(|charge| charge.takes) || !are_distinct(places) {
             return None;
         }
@@ -123,6 +128,7 @@ impl Replay {
             return Applied::one(now, Reading::from_charged(&one, &charged));
         }
         let charges: SmallVec<[_; 8]> = charges.iter().map(NamedCharge::charge).collect();
+        // The places have both shards of a two-choices charge, one after the other.
         let named = charges.iter().flat_map(|charge| {
             let count = if charge.get_second_shard().is_some() { 2 } else { 1 };
             std::iter::repeat_n(charge, count)
@@ -158,6 +164,9 @@ impl Replay {
         match self.initialized_at {
             None => bucket.absent(self.now, phase),
             Some(initialized_at) => {
+                // A store that has lost its data holds no bucket, but clients may have used theirs
+                // up. So each counts as empty at that time, and has gained since; it never holds
+                // more than a new one.
                 let empty = State { value: 0, ..bucket.absent(initialized_at, phase) };
                 let State { value, ts } = bucket.refresh(empty, self.now);
                 State { value: value.min(bucket.initial()), ts }

@@ -27,6 +27,7 @@ impl<'o> RequestWriter<'o> {
         places: &[usize],
     ) {
         let begin = self.numbers.len();
+        // The place of the number of operations, which is not known yet: the iterator is read once.
         self.push(0);
         let (mut rest, mut count) = (places, 0_i64);
         for operation in operations {
@@ -98,6 +99,7 @@ impl<'o> RequestWriter<'o> {
         self.push(key(places.next()));
         self.push(if charge.other.is_some() { key(places.next()) } else { 0 });
         self.limit(bucket, &charge.id);
+        // A cost below zero takes nothing, as in the algebra.
         self.push(charge.units.max(0));
         self.push(charge.terms.floor());
         self.push(whole(charge.terms.max_wait()));

@@ -50,6 +50,8 @@ impl LineDriver {
 
 impl LineTimer for LineDriver {
     fn arm(self: Arc<Self>, due: Timestamp, now: Timestamp) {
+        // The task ends under this lock as well, when `next` finds nothing due. So it either sees
+        // this `due`, or has noted that it no longer runs, and another one is started here.
         let mut state = self.state.lock();
         state.observe(now);
         let is_sooner = state.due.is_none_or(|armed| due < armed);
@@ -61,10 +63,14 @@ impl LineTimer for LineDriver {
         if !state.is_running {
             state.is_running = true;
             drop(state);
+            // Without the lock: a runtime that shuts down drops the task at once, and its guard
+            // calls the store.
             let driver = Arc::clone(&self);
             self.runtime.spawn(drive(DriverGuard { driver, has_ended: false }));
         } else if is_sooner {
             drop(state);
+            // If the task does not wait at this moment, the notification is kept, and its next wait
+            // ends at once. So an earlier `due` is never slept through.
             self.rearmed.notify_one();
         }
     }
@@ -91,6 +97,7 @@ impl DriverState {
     /// What is due next, and when; `None` if there is nothing to wait for.
     fn next(&mut self) -> Option<(Timestamp, Instant)> {
         let next = self.due.and_then(|due| Some((due, instant_of(self.anchor?, due)?)));
+        // In the same step as the look at `due`: see `arm`.
         self.is_running = next.is_some();
         next
     }
@@ -123,7 +130,11 @@ async fn drive(mut guard: DriverGuard) {
         if timeout_at(until, driver.rearmed.notified()).await.is_ok() {
             continue;
         }
+        // Taken out before the store is called: the store may arm the driver again before it
+        // returns, and that must not be overwritten.
         let until = driver.state.lock().take(due);
+        // The handle lives for this call only, so that a task which waits for hours keeps no store
+        // alive. Without a store, `due` stays empty and the next round ends the task.
         if let (Some(until), Some(memory)) = (until, driver.memory.upgrade()) {
             // The store arms the driver again if the line still has a head.
             memory.grant_until(&driver.place, until);

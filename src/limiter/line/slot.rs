@@ -109,6 +109,8 @@ impl LineSlot {
     /// When it was granted. While it waits, the waker is woken once that changes.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<Timestamp, Drained>> {
         let mut status = self.ticket.waiter.poll(waker);
+        // The waker is stored by now, so a grant by another thread wakes the task, whatever happens
+        // in between.
         if status == WaiterStatus::Waiting {
             // The store grants all due waiters when a timer is attached, so this one may have its
             // turn now.
@@ -126,6 +128,7 @@ impl LineSlot {
 
     /// Grants the waiter, since the instant that the caller was told has come.
     pub(crate) fn grant(&self) {
+        // In every line, as the request runs only when all of them have granted.
         for place in &self.ticket.places {
             self.memory.grant_through(place, self.promised);
         }
@@ -145,6 +148,9 @@ impl LineSlot {
 impl Drop for LineSlot {
     fn drop(&mut self) {
         if self.is_held {
+            // For all buckets. Which of them have granted, only the store can tell under its locks:
+            // it refunds those, and the others lose the place in line. A check here could be
+            // outdated at once, and a grant after it would be lost.
             let mut refunds = SmallVec::<[Adjustment<'_>; 2]>::new();
             for LinePart { bucket, units, mark, .. } in &self.parts {
                 let refund = Adjustment::refund(bucket.id(), bucket.bucket(), *units);

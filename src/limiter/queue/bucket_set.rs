@@ -67,13 +67,17 @@ impl BucketSet {
     /// Makes a set of the buckets of a reservation. Returns it with what was taken from each, in
     /// the order of the set. A bucket that the call named twice is in it once, with the sum.
     pub(super) fn from_taken(mut taken: Vec<TakenUnits>) -> (Self, Vec<TakenUnits>) {
+        // Two calls that name the same limits in another order must share one queue: in two queues,
+        // the waiters of one would not get the slots that the other gives up. A single bucket needs
+        // no order, and then no name is copied.
         if taken.len() > 1 {
             taken.sort_by_cached_key(|taken| {
                 let QueueBucket { limit, key, shard } = &taken.part;
                 (limit.name().to_owned(), key.as_bytes().to_owned(), *shard)
             });
         }
-        // Both readings of such a bucket show what it holds after the whole call.
+        // The sort has put equal buckets side by side, which is all that `dedup_by` compares. Both
+        // readings of such a bucket show what it holds after the whole call.
         taken.dedup_by(|again, first| {
             let is_same = again.part == first.part;
             if is_same {

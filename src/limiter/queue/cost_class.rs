@@ -87,13 +87,19 @@ impl CostClass {
     /// label is left between its neighbours.
     pub(super) fn label_for(&self, order: SlotKey) -> Option<i64> {
         let behind = self.slots.range(order..).take(MAX_BEHIND.saturating_add(1)).count();
+        // There are as many waiters as slots, so the first of the waiters to be put behind stands
+        // `behind` places from the end.
         let mut back = self.waiters.keys().rev().copied();
         let Some(nth) = behind.checked_sub(1) else {
+            // The usual case: the newcomer is the last. The labels last for 2^39 newcomers of a
+            // class that is never empty; then `None` begins an overflow class.
             return self.last.checked_add(GAP);
         };
         let next = back.nth(nth).filter(|_| behind <= MAX_BEHIND)?;
         let before = back.next().unwrap_or_else(|| next.saturating_sub(GAP.saturating_mul(2)));
         let label = before.midpoint(next);
+        // Both can fail: neighbours whose labels differ by one have no number between them. Two
+        // waiters with one label would be one entry of the map, and the first would be lost.
         (label > before && label < next).then_some(label)
     }
 
@@ -106,6 +112,8 @@ impl CostClass {
 
     /// Adds a slot and takes out the last one instead.
     pub(super) fn exchange(&mut self, slot: TimeSlot) -> Option<TimeSlot> {
+        // Inserted first. If the new slot is the last one itself, it comes out again, and no waiter
+        // gets a later slot than it had.
         self.slots.insert(slot.key, slot.grant);
         self.last_slot()
     }
@@ -117,6 +125,7 @@ impl CostClass {
 
     /// Takes out the first waiter and the first slot.
     pub(super) fn first(&mut self) -> Option<(Waiter, TimeSlot)> {
+        // Both or none, so that the n-th waiter still has the n-th slot.
         let (_, waiter) = self.waiters.pop_first()?;
         let (key, grant) = self.slots.pop_first()?;
         Some((waiter, TimeSlot { key, grant }))

@@ -39,6 +39,9 @@ impl RateLimiter {
         let (end, waiting) = queues.drain(now.plus(within));
         #[cfg(feature = "memory")]
         if let (Some(memory), Some(id)) = (self.memory(), queues.id()) {
+            // The deadline is set already. So no request is missed while the shards are visited one
+            // by one: one that enters its line behind the visit reads the deadline at its first
+            // poll.
             memory.drain(id, self.time_to_drain().unwrap_or(within));
         }
         for queue in waiting {

@@ -52,6 +52,7 @@ impl FreeSlots {
     pub(super) fn add(&mut self, slot: TimeSlot) {
         self.slots.insert(slot.creation_key(), slot);
         if self.slots.len() > MAX_SLOTS {
+            // The oldest would be the last to be undone. It is spent: the bucket keeps its debt.
             self.slots.pop_first();
         }
     }
@@ -59,6 +60,8 @@ impl FreeSlots {
     /// Whether this slot, if it were free, would be the next one to be undone.
     pub(super) fn undoes_next(&self, slot: &TimeSlot) -> bool {
         let own = slot.creation_key();
+        // What charged the bucket after the refused slot was made came after all older ones as
+        // well.
         let is_refused = self.refused.is_some_and(|refused| own <= refused);
         !is_refused && self.slots.last_key_value().is_none_or(|(last, _)| *last < own)
     }
@@ -69,6 +72,8 @@ impl FreeSlots {
         if self.undoing || self.refused.is_some_and(|refused| last <= refused) {
             return None;
         }
+        // Set before the caller unlocks the queue. From here on the slot is with the caller alone,
+        // which must record an answer: without one, no slot of this queue is ever undone again.
         self.undoing = true;
         self.slots.remove(&last)
     }
@@ -77,6 +82,8 @@ impl FreeSlots {
     /// the slot counts as spent, since it may have been undone.
     pub(super) const fn record_undone(&mut self) {
         self.undoing = false;
+        // The undone slot was a charge itself. Older slots that were refused because of it may be
+        // next.
         self.refused = None;
     }
 
@@ -90,6 +97,8 @@ impl FreeSlots {
         self.undoing = false;
         self.refused = Some(slot.creation_key());
         self.add(slot);
+        // Those in the past stay: no waiter can use them, but they can still be undone if the slots
+        // after them are.
         let to_come = self.slots.iter().filter(|(_, slot)| is_to_come(slot));
         let offered: Vec<_> = to_come.map(|(made, _)| *made).take(MAX_OFFERED).collect();
         offered.iter().filter_map(|made| self.slots.remove(made)).collect()
@@ -106,6 +115,7 @@ impl FreeSlots {
     pub(super) fn retry_on_return(&mut self) -> bool {
         let before = self.awaited.filter(|(slot, _)| Some(*slot) == self.refused);
         let times = before.map_or(1, |(_, times)| times.saturating_add(1));
+        // Counted for each slot apart, by its creation: another slot begins at one again.
         self.awaited = self.refused.map(|slot| (slot, times));
         self.waits_for_return = times <= MAX_RETRIES;
         self.waits_for_return
@@ -125,10 +135,14 @@ impl FreeSlots {
         clock: &StoreClock,
         now: LocalInstant,
     ) -> Option<TimeSlot> {
+        // A cost of zero would swallow a whole slot.
         if self.slots.is_empty() || cost.is_nothing() {
             return None;
         }
         let on_offer = self.slots.iter().filter(|(_, slot)| {
+            // A slot whose instant has passed fits no newcomer: its work would run beside the work
+            // of the present slots, more than the bucket gained. One behind `own` would make it
+            // late.
             slot.key < own && clock.instant_of(slot.key.at()) > now && cost.fits(&slot.grant.taken)
         });
         let key = *on_offer.min_by_key(|(_, slot)| (&slot.grant.taken, slot.key))?.0;

@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 
 use super::bucket_set::QueueBucket;
 use super::ledger::Ledger;
+use super::local_instant::Epoch;
 use super::registry::{QueueRegistry, SharedQueue};
 use super::time_slot::StoreEvent;
 use super::unit_vec::UnitVec;
@@ -36,13 +37,18 @@ impl QueueRegistry {
         self: &Arc<Self>,
         adjustments: &mut [Adjustment<'_>],
     ) -> Answer<Applied> {
+        // Before the store is asked. Units that had reached the bucket could be taken by a newcomer
+        // of any process, ahead of the waiters here.
         self.grant_waiters(adjustments);
-        let mut returning =
-            PendingReturns { registry: Arc::downgrade(self), returns: SmallVec::new() };
+        let (registry, epoch) = (Arc::downgrade(self), self.epoch());
+        let mut returning = PendingReturns { registry, epoch, returns: SmallVec::new() };
         for adjustment in adjustments.iter() {
             let units = adjustment.change().returns_at_most();
             if units > 0 {
                 let ledger = self.ledgers.get(adjustment.id());
+                // At its most, whatever the store will say, and before it is asked: an undo of
+                // another thread that reads the ledger from here on expects at least what the
+                // bucket holds.
                 ledger.begin_return(units);
                 let (bucket, change) = (*adjustment.bucket(), adjustment.change());
                 returning.returns.push(PendingReturn { ledger, bucket, change, units });
@@ -65,12 +71,16 @@ impl QueueRegistry {
     fn grant_waiters(&self, adjustments: &mut [Adjustment<'_>]) {
         let mut buckets = SmallVec::<[BucketId<'_>; 4]>::new();
         for adjustment in adjustments.iter().filter(|one| one.change().returns_at_most() > 0) {
+            // Each bucket once, as each doubles the number of look-ups.
             if !buckets.contains(&adjustment.id()) {
                 buckets.push(adjustment.id());
             }
         }
         for queue in self.find_subsets(&buckets) {
             let parts = queue.buckets().parts().iter();
+            // A queue is skipped if one of its buckets gets nothing back. That also skips queues
+            // that were only found because hashes collide, and those on the same name with another
+            // quota.
             let Some(indices) = parts.map(|part| adjustment_index(part, adjustments)).collect()
             else {
                 continue;
@@ -84,12 +94,17 @@ impl QueueRegistry {
                     adjustment.is_some_and(|one| units <= certain_return(one, at))
                 })
             };
+            // One waiter for each time the queue is locked. What it takes is deducted before the
+            // next is looked at, so no unit is granted twice; only this call knows of these units,
+            // so no other thread can.
             while let Some(cost) = queue.with(|waiters, wakers| {
                 let at = waiters.clock.time_at(now);
                 waiters.grant_returned(|cost| covers(cost, adjustments, at), now, wakers)
             }) {
                 for (&index, &units) in indices.iter().zip(cost.as_slice()) {
                     if let Some(adjustment) = adjustments.get_mut(index) {
+                        // `covers` has compared each part with its adjustment, so the rest is not
+                        // below zero.
                         let change = adjustment.change().returning_less(units);
                         *adjustment = adjustment.with_change(change);
                     }
@@ -137,6 +152,7 @@ const CLOCK_MARGIN: Duration = Duration::from_secs(1);
 /// Returns that the store was asked for and has not answered.
 struct PendingReturns {
     registry: Weak<QueueRegistry>,
+    epoch: Epoch,
     /// Empty once the answer was recorded.
     returns: SmallVec<[PendingReturn; 2]>,
 }
@@ -151,18 +167,23 @@ struct PendingReturn {
 
 impl PendingReturns {
     fn finish(&mut self, answer: Option<&Applied>, at_once: bool) {
+        // Taken out, so that the destructor, which runs after this as well, records nothing twice.
         let returns = std::mem::take(&mut self.returns);
-        let registry = self.registry.upgrade();
+        let (registry, heard) = (self.registry.upgrade(), self.epoch.now());
         for PendingReturn { ledger, bucket, change, units, .. } in &returns {
             let number = registry.as_ref().map_or(0, |registry| registry.number());
             let thread = at_once.then(|| std::thread::current().id());
+            // A refusal returned nothing, but its answer is as good as one of zero: the ledger
+            // stops counting the most.
             let returned = answer.map(|applied| {
                 let is_made = applied.verdict() != Verdict::Refused;
                 let returned = if is_made { change.returns(bucket, applied.now()) } else { 0 };
-                (StoreEvent { at: applied.now(), number, thread }, returned)
+                (StoreEvent { at: applied.now(), number, thread, heard }, returned)
             });
-            ledger.end_return(*units, returned, number);
+            ledger.end_return(*units, returned, heard);
         }
+        // After all ledgers have the answers: a queue on two of these buckets would otherwise ask
+        // with the one number too large, and be refused again.
         let queues = returns.iter().flat_map(|one| one.ledger.retries().take_awaiting());
         queues.for_each(|queue| queue.retry_after_return());
     }

@@ -37,6 +37,8 @@ impl WaitQueue {
         now: LocalInstant,
         wakers: &mut Wakers,
     ) -> WaiterPoll {
+        // All of them, in the order of their slots, and not this waiter alone: the timers of
+        // several waiters may fire in any order.
         self.grant_due(now, Some(id.number), wakers);
         let answer = self.answer(id, waker, wakers);
         self.wake_next(wakers);
@@ -48,12 +50,16 @@ impl WaitQueue {
             return WaiterPoll::Granted;
         }
         let mut next = self.next_two().into_iter().flatten();
+        // Only the first two set their timers to their slots. The others would have to set them
+        // again each time that one before them leaves; until they are among the first two, the
+        // instant that they were told is soon enough, since the first timer grants them all.
         let moved = next.find_map(|(number, .., due)| (number == id.number).then_some(due));
         let promised = self.clock.instant_of(id.promised);
         let until = moved.map_or(promised, |due| due.min(promised));
         let entry = self.waiting.get(&id.number);
         let waiter =
             entry.and_then(|(class, label)| self.classes.get_mut(class)?.waiters.get_mut(label));
+        // Neither granted nor in line: only a drain removes a waiter that still has its handle.
         let Some(waiter) = waiter else { return WaiterPoll::Drained };
         waiter.alarm = until;
         wakers.discard.extend(replace_waker(&mut waiter.waker, waker));
@@ -73,7 +79,10 @@ impl WaitQueue {
         now: LocalInstant,
         wakers: &mut Wakers,
     ) -> Option<UnitVec> {
+        // First, so that returned units are not spent on a waiter whose own slot is due anyway.
         self.grant_due(now, None, wakers);
+        // Only the first waiter is asked. If a later one with a smaller cost were granted, units
+        // would never add up for a large one at the front.
         let (_, class) = self.slots.first_key_value().filter(|(_, class)| covers(&class.cost))?;
         let (class, cost) = (class.clone(), class.cost.clone());
         let at = self.clock.time_at(now);
@@ -82,6 +91,7 @@ impl WaitQueue {
         let at = at.max(slot.grant.made.at).min(slot.key.at());
         let source = GrantSource::Returned(cost.clone());
         self.grant(waiter, at, &slot.grant.after.clone(), source, None, wakers);
+        // As if the waiter had left: its slot goes to the waiters behind it.
         self.reassign(slot, true, &mut ReassignBudget::default());
         self.wake_next(wakers);
         Some(cost)
@@ -114,16 +124,22 @@ impl WaitQueue {
         except: Option<u64>,
         wakers: &mut Wakers,
     ) {
+        // The waker is woken or dropped after the unlock. Either can run code that locks this queue
+        // again.
         match Some(waiter.number) == except {
             true => wakers.discard.extend(waiter.waker.take()),
             false => wakers.wake.extend(waiter.waker.take()),
         }
         let granted = WaiterGrant { at, after: after.clone(), source };
+        // Under the same lock that took it out of the line: a poll in between would find it in
+        // neither, and take it for drained.
         self.granted.insert(waiter.number, granted);
     }
 
     /// Takes out the first waiter of a class and the first slot of that class.
     fn take_first(&mut self, class: &ClassId) -> Option<(Waiter, TimeSlot)> {
+        // The three maps tell of the same waiters: `classes` has them, `slots` finds the first slot
+        // of all classes, and `waiting` finds a waiter that leaves. They change together.
         let (waiter, slot) = self.classes.get_mut(class)?.first()?;
         self.slots.remove(&slot.key);
         self.waiting.remove(&waiter.number);
@@ -144,6 +160,8 @@ impl WaitQueue {
             if let Some(waiter) = waiter
                 && waiter.alarm > due
             {
+                // Noted at once, although the task has not polled: a second leaver must not wake it
+                // for the same instant again.
                 waiter.alarm = due;
                 wakers.wake.extend(waiter.waker.take());
             }

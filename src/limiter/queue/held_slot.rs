@@ -55,6 +55,7 @@ impl HeldSlot {
     /// Spends the slot without waiting: the work is planned for its instant.
     pub(crate) fn keep(mut self) {
         self.held = false;
+        // If this was all that kept the queue, the call below forgets it.
         self.queue.end_reservation();
         self.queue.undo_free_slots();
     }
@@ -70,6 +71,8 @@ impl Drop for HeldSlot {
     fn drop(&mut self) {
         if self.held {
             let (slot, now) = (self.slot.clone(), self.queue.now());
+            // While it still counts as held. If the queue were forgotten before, a newcomer would
+            // get another queue, without this slot.
             self.queue.with(|waiters, wakers| waiters.offer(slot, now, wakers));
             self.queue.end_reservation();
             self.queue.undo_free_slots();

@@ -11,7 +11,8 @@
 //! The number must never be too small. With a settlement of 3 left out and another process' charge
 //! of 3, the bucket would be at -5 and look untouched. So a return counts in full from before the
 //! store is asked until its answer says how much it was, and when. If no answer comes, the return
-//! also counts for all reservations of the next minute, since the store may carry it out late.
+//! also counts for all reservations of the next minute, since the store may carry it out late. That
+//! minute is one of this process: how late the store's clock is then, no answer has shown.
 //!
 //! A number that is too large does no harm but one: a slot is spent that could have been undone.
 
@@ -20,6 +21,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::local_instant::LocalInstant;
 use super::retries::Retries;
 use super::time_slot::StoreEvent;
 use crate::algebra::Units;
@@ -35,19 +37,42 @@ pub(super) struct Ledger<Q> {
 
 #[derive(Debug, Default)]
 struct Returns {
-    listed: VecDeque<(StoreEvent, Units)>,
-    /// The latest time of a return that is no longer listed.
-    forgotten: Option<Timestamp>,
+    answered: VecDeque<(StoreEvent, Units)>,
+    /// Returns without an answer. Each counts for reservations that are heard of until that
+    /// instant.
+    unanswered: VecDeque<(LocalInstant, Units)>,
+    forgotten: Forgotten,
     /// The most units that the store was asked to return and has not answered.
     pending: Units,
     /// The latest time of the store that an answer has shown.
     latest: Option<Timestamp>,
 }
 
-/// How many returns are listed. A reservation that is older than these is not undone.
+/// The latest returns that are no longer listed. No reservation before them is undone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Forgotten {
+    /// When the store made the latest of those that it answered.
+    at: Option<Timestamp>,
+    /// Until when the latest of those without an answer counts.
+    until: Option<LocalInstant>,
+}
+
+impl Forgotten {
+    fn max(self, other: Self) -> Self {
+        Self { at: self.at.max(other.at), until: self.until.max(other.until) }
+    }
+
+    /// Whether one of these returns may have come after a reservation.
+    fn is_after(&self, made: &StoreEvent) -> bool {
+        self.at.is_some_and(|at| made.at <= at)
+            || self.until.is_some_and(|until| made.heard <= until)
+    }
+}
+
+/// How many returns of each kind are listed. A reservation that is older than these is not undone.
 const MAX_RETURNS: usize = 1_024;
 
-/// How long after the last answer a store may still carry out a return that it did not answer.
+/// How long a store may still carry out a return after this process gave up its answer.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
 impl<Q> Ledger<Q> {
@@ -64,28 +89,32 @@ impl<Q> Ledger<Q> {
     }
 
     /// Records the answer about a return of `asked` units: when the store carried it out and how
-    /// much it was. `None` if no answer came.
+    /// much it was. `None` if no answer has come until `now`.
     pub(super) fn end_return(
         &self,
         asked: Units,
         returned: Option<(StoreEvent, Units)>,
-        number: u64,
+        now: LocalInstant,
     ) {
         let mut returns = lock(&self.returns);
+        // Both under one lock. In between, the return would be in neither number, and an undo of
+        // another thread would expect too little.
         returns.pending = returns.pending.saturating_sub(asked);
-        let (event, units) = returned.unwrap_or_else(|| {
-            let end = Timestamp::from_micros(i64::MAX);
-            let at = returns.latest.map_or(end, |latest| latest + MAX_DELAY);
-            (StoreEvent { at, number, thread: None }, asked)
-        });
-        if returned.is_some() {
+        if let Some((event, units)) = returned {
             returns.latest = returns.latest.max(Some(event.at));
+            returns.answered.push_back((event, units));
+        } else {
+            returns.unanswered.push_back((now.plus(MAX_DELAY), asked));
         }
-        returns.listed.push_back((event, units));
-        if returns.listed.len() > MAX_RETURNS
-            && let Some((oldest, _)) = returns.listed.pop_front()
+        if returns.answered.len() > MAX_RETURNS
+            && let Some((oldest, _)) = returns.answered.pop_front()
         {
-            returns.forgotten = returns.forgotten.max(Some(oldest.at));
+            returns.forgotten.at = returns.forgotten.at.max(Some(oldest.at));
+        }
+        if returns.unanswered.len() > MAX_RETURNS
+            && let Some((oldest, _)) = returns.unanswered.pop_front()
+        {
+            returns.forgotten.until = returns.forgotten.until.max(Some(oldest));
         }
     }
 
@@ -93,17 +122,20 @@ impl<Q> Ledger<Q> {
     /// known.
     pub(super) fn returned_since(&self, made: &StoreEvent) -> Option<Units> {
         let returns = lock(&self.returns);
-        if returns.forgotten.is_some_and(|forgotten| made.at <= forgotten) {
+        if returns.forgotten.is_after(made) {
             return None;
         }
-        let since = returns.listed.iter().filter(|(event, _)| !event.is_before(made));
-        Some(since.fold(returns.pending, |all, (_, units)| all.saturating_add(*units)))
+        let answered = returns.answered.iter().filter(|(event, _)| !event.is_before(made));
+        let unanswered = returns.unanswered.iter().filter(|(until, _)| made.heard <= *until);
+        let since = answered.map(|(_, units)| units).chain(unanswered.map(|(_, units)| units));
+        Some(since.fold(returns.pending, |all, units| all.saturating_add(*units)))
     }
 
     /// Records a reset of the bucket: no slot that was reserved before is undone.
     pub(super) fn forget(&self) {
         let mut returns = lock(&self.returns);
-        returns.forgotten = returns.forgotten.max(returns.latest);
+        // All reservations so far: `latest` is at least the time of each that is known.
+        returns.forgotten.at = returns.forgotten.at.max(returns.latest);
     }
 
     /// Whether the store was asked to return something and has not answered.
@@ -116,10 +148,12 @@ impl<Q> Ledger<Q> {
         lock(&self.retries)
     }
 
-    fn latest_return(&self) -> Option<Timestamp> {
+    /// All its returns, as those of a ledger that is dropped.
+    fn to_forgotten(&self) -> Forgotten {
         let returns = lock(&self.returns);
-        let listed = returns.listed.iter().map(|(event, _)| event.at).max();
-        listed.max(returns.forgotten)
+        let at = returns.answered.iter().map(|(event, _)| event.at).max();
+        let until = returns.unanswered.iter().map(|(until, _)| *until).max();
+        returns.forgotten.max(Forgotten { at, until })
     }
 }
 
@@ -135,7 +169,8 @@ pub(super) struct Ledgers<Q> {
 #[derive(Debug)]
 struct LedgerMap<Q> {
     ledgers: HashMap<u64, Arc<Ledger<Q>>>,
-    forgotten: Option<Timestamp>,
+    /// The returns of ledgers that were dropped.
+    forgotten: Forgotten,
     /// Unused ledgers are dropped when there are this many.
     sweep: usize,
 }
@@ -145,7 +180,11 @@ const MIN_LEDGERS: usize = 1_024;
 
 impl<Q> Default for Ledgers<Q> {
     fn default() -> Self {
-        let map = LedgerMap { ledgers: HashMap::new(), forgotten: None, sweep: MIN_LEDGERS };
+        let map = LedgerMap {
+            ledgers: HashMap::new(),
+            forgotten: Forgotten::default(),
+            sweep: MIN_LEDGERS,
+        };
         Self { map: Mutex::new(map), hasher: RandomState::new() }
     }
 }
@@ -161,6 +200,7 @@ impl<Q> Ledgers<Q> {
         if map.ledgers.len() >= map.sweep {
             map.sweep();
         }
+        // A ledger that was dropped may have been that of this bucket.
         let returns = Returns { forgotten: map.forgotten, ..Returns::default() };
         let ledger = Ledger { returns: Mutex::new(returns), retries: Mutex::default() };
         let ledger = Arc::new(ledger);
@@ -174,12 +214,15 @@ impl<Q> LedgerMap<Q> {
     fn sweep(&mut self) {
         let forgotten = &mut self.forgotten;
         self.ledgers.retain(|_, ledger| {
+            // A count of one cannot rise here: new handles come from the map, which is locked.
             let is_used = Arc::strong_count(ledger) > 1;
             if !is_used {
-                *forgotten = (*forgotten).max(ledger.latest_return());
+                *forgotten = forgotten.max(ledger.to_forgotten());
             }
             is_used
         });
+        // At least as many are added before the next sweep as this one leaves, so that a new ledger
+        // pays for a few steps on average.
         self.sweep = self.ledgers.len().saturating_mul(2).max(MIN_LEDGERS);
     }
 }
@@ -188,4 +231,33 @@ impl<Q> LedgerMap<Q> {
 /// panic of another thread leaves it consistent.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::local_instant::Epoch;
+    use super::*;
+    use crate::backend::Key;
+
+    /// One that was not dated, in a ledger that was dropped, kept all slots of the limiter from
+    /// being undone, for as long as the process ran.
+    #[test]
+    fn a_return_without_an_answer_counts_for_a_minute_in_a_dropped_ledger_too() {
+        let (ledgers, now) = (Ledgers::<()>::default(), Epoch::new().now());
+        let keys: Vec<_> = (0..2 * MIN_LEDGERS as u64).map(Key::from).collect();
+        let ids = || keys.iter().map(|key| BucketId::new("limit", key));
+        for id in ids() {
+            let ledger = ledgers.get(id);
+            ledger.begin_return(5);
+            ledger.end_return(5, None, now);
+        }
+        let (at, number, thread) = (Timestamp::UNIX_EPOCH, 0, None);
+        let returned = |after| {
+            let made = StoreEvent { at, number, thread, heard: now.plus(after) };
+            let all = ids().map(|id| ledgers.get(id).returned_since(&made));
+            all.map(|units| units.unwrap_or(5)).collect::<Vec<_>>()
+        };
+        assert_eq!(returned(MAX_DELAY), vec![5; keys.len()]);
+        assert_eq!(returned(MAX_DELAY + Duration::from_micros(1)), vec![0; keys.len()]);
+    }
 }

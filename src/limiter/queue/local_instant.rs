@@ -44,12 +44,16 @@ const OFFSET_WINDOW: Duration = Duration::from_secs(30);
 impl StoreClock {
     /// Records that this process received `shown`, a time of the store's clock, at `heard`.
     pub(super) fn observe(&mut self, shown: Timestamp, heard: LocalInstant) {
+        // 128 bits, as the microseconds of a `Timestamp` fill 64 of them: a thousand times as many
+        // nanoseconds do not fit.
         let ahead = i128::from(heard.0).saturating_sub(nanos_of(shown));
         self.recent = match self.recent {
             Some((least, since)) if heard < since.plus(OFFSET_WINDOW) => {
                 Some((least.min(ahead), since))
             }
             Some((least, _)) => {
+                // The old window still counts while the new one has few answers. In the first
+                // moments of a window, a single late answer would otherwise make all waiters late.
                 self.before = Some(least);
                 Some((ahead, heard))
             }
@@ -68,6 +72,7 @@ impl StoreClock {
 
     /// What the store's clock shows at `now`, or a little less.
     pub(super) fn time_at(&self, now: LocalInstant) -> Timestamp {
+        // Rounded down: a store that has shown less must not be said to have shown more.
         let micros = i128::from(now.0).saturating_sub(self.offset()).div_euclid(1_000);
         let end = if micros < 0 { i64::MIN } else { i64::MAX };
         Timestamp::from_micros(i64::try_from(micros).unwrap_or(end))

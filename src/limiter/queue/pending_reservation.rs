@@ -13,6 +13,8 @@ pub(crate) struct PendingReservation(Arc<QueueRegistry>);
 
 impl PendingReservation {
     pub(crate) fn new(registry: &Arc<QueueRegistry>) -> Self {
+        // Before the store is asked. A slot that is refused because the store has charged for this
+        // reservation already then finds it pending.
         registry.retention.begin();
         Self(Arc::clone(registry))
     }
@@ -20,6 +22,7 @@ impl PendingReservation {
 
 impl Drop for PendingReservation {
     fn drop(&mut self) {
+        // Not all of these are forgotten: a queue that has a waiter again stays.
         self.0.retention.end().iter().for_each(|queue| self.0.forget(queue));
     }
 }

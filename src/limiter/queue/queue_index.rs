@@ -44,6 +44,9 @@ impl<Q> Default for QueueIndex<Q> {
 impl<Q> QueueIndex<Q> {
     fn hash(&self, buckets: &BucketSet) -> u64 {
         let hashes = buckets.parts().iter().map(|part| self.hasher.hash_one(part.id()));
+        // A sum does not depend on the order of the buckets, and that of a larger set is made of
+        // those of its parts. Two sets may have one sum, so the sets themselves are compared
+        // wherever it matters.
         hashes.fold(0, u64::wrapping_add)
     }
 
@@ -66,6 +69,8 @@ impl<Q> QueueIndex<Q> {
         if found.is_empty() {
             self.queues.remove(&hash);
         }
+        // A map gives back no memory by itself. After a rush of clients, each with a queue of its
+        // own, it would stay as large for ever.
         if self.queues.capacity() > MIN_CAPACITY && self.queues.len() < self.queues.capacity() / 8 {
             self.queues.shrink_to(MIN_CAPACITY);
         }
@@ -84,6 +89,8 @@ impl<Q> QueueIndex<Q> {
         let mut sums = Vec::new();
         if hashes.len() <= MAX_SUBSET_BUCKETS {
             for hash in hashes {
+                // Each subset so far, once without this bucket and once with it: 2^n - 1 sums in
+                // the end.
                 let with: Vec<_> = sums.iter().map(|sum: &u64| sum.wrapping_add(hash)).collect();
                 sums.push(hash);
                 sums.extend(with);

@@ -54,6 +54,8 @@ impl<Q> QueueRetention<Q> {
         let mut retention = lock(&self.0);
         retention.pending = retention.pending.saturating_sub(1);
         match retention.pending {
+            // The store has answered all reservations. What it refused to undo until now, it would
+            // refuse again.
             0 => {
                 retention.known.clear();
                 std::mem::take(&mut retention.queues)
@@ -66,6 +68,8 @@ impl<Q> QueueRetention<Q> {
     /// pending, or the oldest one if there are too many.
     pub(super) fn keep(&self, queue: &Arc<Q>) -> Option<Arc<Q>> {
         let mut retention = lock(&self.0);
+        // A reservation that begins after this check is no reason to keep the queue: the store had
+        // refused to undo the slots before it was asked for that reservation.
         if retention.pending == 0 {
             return Some(Arc::clone(queue));
         }

@@ -48,6 +48,7 @@ impl WaitQueue {
                 break;
             }
             match self.exchange(slot, &class) {
+                // This one lies behind the one before, so the loop visits each class once at most.
                 Some(freed) => slot = freed,
                 None => return,
             }
@@ -91,6 +92,7 @@ impl WaitQueue {
             if fits(&id.cost) && class.slots.last_key_value().is_some_and(|(last, _)| gains(last)) {
                 return Some(id.clone());
             }
+            // One slot for each class that is looked at, so the budget bounds this search as well.
             match behind.next() {
                 Some((_, id)) if fits(&id.cost) && largest.is_none_or(|most| most < id) => {
                     largest = Some(id);

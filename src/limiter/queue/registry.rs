@@ -54,12 +54,15 @@ impl QueueRegistry {
 
     /// The next number of the sequence in which this process receives answers of its store.
     pub(super) fn number(&self) -> u64 {
+        // Relaxed: `StoreEvent::is_before` compares the numbers of one thread only, which sees its
+        // own additions in order. For all else they only have to differ.
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A reservation that the store made at `at`. This thread has just received the answer.
     pub(crate) fn event(&self, at: Timestamp) -> StoreEvent {
-        StoreEvent { at, number: self.number(), thread: Some(thread::current().id()) }
+        let (thread, heard) = (Some(thread::current().id()), self.epoch.now());
+        StoreEvent { at, number: self.number(), thread, heard }
     }
 
     /// The most units that this process may have returned to a bucket since a reservation; `None`
@@ -123,9 +126,12 @@ impl QueueRegistry {
             queue.held_slots.fetch_add(1, Ordering::AcqRel);
             queue
         };
+        // From here on, a reset of the bucket knows that a slot was reserved before it.
         for ledger in &queue.ledgers {
             ledger.record_reservation(now);
         }
+        // `heard` was read before the locks were waited for. A time that includes the wait would
+        // show the clocks further apart than they are.
         queue.with(|waiters, _| waiters.clock.observe(now, heard));
         queue
     }
@@ -134,6 +140,8 @@ impl QueueRegistry {
     pub(super) fn forget(&self, queue: &SharedQueue) {
         let mut queues = lock(&self.queues);
         let found = queues.get(queue.buckets());
+        // By address: the queue may have been forgotten before, and another one made on the same
+        // buckets.
         let is_this = found.is_some_and(|found| std::ptr::eq(&raw const **found, queue));
         let forgotten =
             if is_this && queue.is_empty() { queues.remove(queue.buckets()) } else { None };
@@ -236,6 +244,8 @@ impl SharedQueue {
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut WaitQueue, &mut Wakers) -> T) -> T {
         let mut wakers = Wakers::default();
         let done = work(&mut lock(&self.waiters), &mut wakers);
+        // `work` has returned and the guard, a temporary, is dropped. `wakers.discard` is dropped
+        // below, also without the lock.
         wakers.wake.into_iter().for_each(Waker::wake);
         done
     }

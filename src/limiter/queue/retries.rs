@@ -50,6 +50,8 @@ impl<Q> Retries<Q> {
     /// Keeps a queue. Its newest free slot was reserved at `made`.
     pub(super) fn keep(&mut self, made: RetryKey, queue: &Arc<Q>) {
         if let Some(before) = self.keys.insert(Arc::as_ptr(queue).addr(), made) {
+            // A queue that stayed under its old key as well would be tried twice, and would take
+            // the place of another one.
             self.kept.remove(&before);
         }
         self.kept.insert(made, Arc::downgrade(queue));
@@ -85,12 +87,16 @@ impl<Q> Retries<Q> {
         self.awaiting.insert(Arc::as_ptr(queue).addr(), Arc::downgrade(queue));
         if self.awaiting.len() >= self.sweep {
             self.awaiting.retain(|_, queue| queue.strong_count() > 0);
+            // Twice what is left: a sweep visits all, and at least as many are added before the
+            // next, so one costs a few steps on average.
             self.sweep = self.awaiting.len().saturating_mul(2).max(MAX_QUEUES);
         }
     }
 
     /// Takes out the queues to try now, since a return was answered.
     pub(super) fn take_awaiting(&mut self) -> Vec<Arc<Q>> {
+        // The caller tries them after it has unlocked the ledger: a try locks the queue, and may
+        // come back here.
         let awaiting = std::mem::take(&mut self.awaiting);
         awaiting.into_values().filter_map(|queue| queue.upgrade()).collect()
     }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::thread::ThreadId;
 
+use super::local_instant::LocalInstant;
 use super::unit_vec::{StateVec, UnitVec};
 use crate::algebra::{Bucket, State, Units};
 use crate::clock::Timestamp;
@@ -45,6 +46,8 @@ pub(crate) struct StoreEvent {
     /// The thread that called, if the store answered at once. If it answered later, `number` does
     /// not tell which call it carried out first.
     pub(super) thread: Option<ThreadId>,
+    /// When this process received the answer.
+    pub(super) heard: LocalInstant,
 }
 
 impl StoreEvent {

@@ -40,6 +40,8 @@ impl SharedQueue {
     /// Undoes free slots of other queues on these buckets, since a charge that was made after them
     /// is undone.
     fn retry_others(&self) {
+        // A list and not a recursion: each queue that undoes a slot may free the way for a queue on
+        // another bucket, and so on through all of them.
         let mut ledgers = self.ledgers.clone();
         while let Some(ledger) = ledgers.pop() {
             // The newest first: if the store refuses to undo that one, it would refuse the others.
@@ -57,9 +59,12 @@ impl SharedQueue {
                 match queue.undo_own_slots() {
                     UndoResult::Undone => {
                         let others = queue.ledgers.iter().filter(|one| !Arc::ptr_eq(one, &ledger));
+                        // Its buckets have one charge less as well. This ledger is at hand anyway.
                         ledgers.extend(others.cloned());
                     }
                     UndoResult::Nothing => {}
+                    // Refused: those made before it would be refused too. Asked: the answer goes on
+                    // from here.
                     UndoResult::Kept | UndoResult::Asked => break,
                 }
             }
@@ -73,6 +78,9 @@ impl SharedQueue {
         {
             // The slot is out of the queue, and its `free` allows no other undo until this one is
             // recorded. So the queue need not be locked while the store is asked.
+            // Read before `expected`. A return that ends in between is counted exactly there, and
+            // at worst the slot is tried once more than needed; in the other order, a false refusal
+            // could look like a final one.
             let over_counted = self.has_pending_return();
             let Some(expected) = self.expected(&slot) else {
                 self.with(|waiters, wakers| waiters.record_refusal(slot, self.now(), wakers));
@@ -101,12 +109,14 @@ impl SharedQueue {
                         }
                         queue.undo_free_slots();
                     });
+                    // The task above goes on with the next slot, and forgets the queue in the end.
                     return UndoResult::Asked;
                 }
             }
         }
         if let Some(made) = self.with(|waiters, _| waiters.free.newest()) {
             for ledger in &self.ledgers {
+                // After the queue is unlocked: a ledger and a queue are never locked at once.
                 ledger.retries().keep(made, self);
             }
             if result == UndoResult::Nothing {
@@ -217,6 +227,8 @@ impl PendingUndo {
 impl Drop for PendingUndo {
     fn drop(&mut self) {
         if self.slot.take().is_some() {
+            // Without this, `undoing` would stay set, and the queue would undo nothing more and
+            // never be forgotten.
             self.queue.with(|waiters, _| waiters.free.record_undone());
             self.queue.undo_free_slots();
         }

@@ -98,6 +98,8 @@ impl WaitQueue {
     ///
     /// Free slots do not count: they alone do not keep a queue in memory.
     pub(super) fn is_empty(&self) -> bool {
+        // A queue that asks for an undo is kept: the answer puts the slot back into this queue,
+        // where a newcomer has to find it.
         let waits = !self.waiting.is_empty() || !self.granted.is_empty();
         !waits && !self.free.is_undoing()
     }
@@ -123,6 +125,8 @@ impl WaitQueue {
         let (own, cost, number) = (slot.key, slot.grant.taken.clone(), slot.grant.made.number);
         let waiter = Waiter { number, waker: None, alarm: self.due(own), drainable };
         let (id, label) = self.class_for(own, &cost, number);
+        // Its own slot first, although a free one may be better: the exchange below needs a class
+        // with as many slots as waiters.
         self.slots.insert(own, id.clone());
         self.waiting.insert(number, (id.clone(), label));
         self.classes.entry(id.clone()).or_default().enter(label, slot, waiter);
@@ -163,6 +167,8 @@ impl WaitQueue {
         now: LocalInstant,
         wakers: &mut Wakers,
     ) -> Option<UnitVec> {
+        // First, so that a waiter whose instant has come gives up a slot that is due, and not its
+        // place in line: the two are handed on by different rules.
         self.grant_due(now, Some(id.number), wakers);
         // A drained waiter is neither granted nor waiting: it was counted when it was removed.
         if let Some(granted) = self.take_granted(id) {
@@ -179,6 +185,8 @@ impl WaitQueue {
             wakers.discard.extend(gone.and_then(|waiter| waiter.waker));
             self.reassign_last(&class, &mut ReassignBudget::default());
         }
+        // Those that moved forward may now be the first two, and their timers are set to later
+        // instants.
         self.wake_next(wakers);
         None
     }
@@ -186,6 +194,7 @@ impl WaitQueue {
     /// Offers a slot that was never waited for to the waiters behind it.
     pub(super) fn offer(&mut self, slot: TimeSlot, now: LocalInstant, wakers: &mut Wakers) {
         self.grant_due(now, None, wakers);
+        // A slot in the past can only be undone: see `leave`.
         match self.due(slot.key) > now {
             true => self.reassign(slot, true, &mut ReassignBudget::default()),
             false => self.free.add(slot),
@@ -233,6 +242,7 @@ impl WaitQueue {
         let clock = &self.clock;
         let mut offered =
             self.free.record_refusal(slot, |slot| clock.instant_of(slot.key.at()) > now);
+        // By their instants and not by their creation: the waiters take the earliest first.
         offered.sort_unstable_by_key(|slot| slot.key);
         for slot in offered {
             self.reassign(slot, false, budget);
@@ -250,6 +260,8 @@ impl WaitQueue {
                 late.push((*slot, waiter.number));
             }
         }
+        // From the last slot to the first, so that no waiter is moved forward that is drained
+        // itself.
         late.sort_unstable_by_key(|(slot, _)| std::cmp::Reverse(*slot));
         let mut budget = ReassignBudget::default();
         for (_, number) in late {

@@ -54,8 +54,11 @@ impl WaiterHandle {
     pub(crate) fn enter(slot: HeldSlot, drainable: bool) -> Self {
         let (queue, slot) = slot.into_parts();
         let now = queue.now();
+        // The slot enters before it stops being counted as held: in the other order, another thread
+        // could find the queue empty in between, and forget it with this waiter in it.
         let (id, turn) = queue.with(|waiters, _| waiters.enter(slot, drainable, now));
         queue.end_reservation();
+        // The waiter may have taken an earlier slot, and its own is then free.
         queue.undo_free_slots();
         Self { queue, id, turn, used: false }
     }
@@ -83,6 +86,8 @@ impl WaiterHandle {
     pub(crate) fn use_up(mut self) -> Option<SlotTurn> {
         self.used = true;
         let granted = self.queue.with(|waiters, _| waiters.take_granted(self.id))?;
+        // Undoes nothing that could not be undone before, but the last waiter forgets the queue
+        // here: no other call would notice that it is empty.
         self.queue.undo_free_slots();
         Some(SlotTurn { at: granted.at, after: granted.after, queue: Arc::clone(&self.queue) })
     }
@@ -97,6 +102,8 @@ impl Drop for WaiterHandle {
     fn drop(&mut self) {
         if !self.used {
             let (id, now) = (self.id, self.queue.now());
+            // Given back below, after the unlock: returning locks the registry, which comes before
+            // any queue.
             let returned = self.queue.with(|waiters, wakers| waiters.leave(id, now, wakers));
             if let Some(units) = returned {
                 self.queue.give_back(&units);

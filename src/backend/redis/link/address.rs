@@ -78,6 +78,7 @@ impl Address {
         let mut error = io::Error::other("the host has no address");
         while let Some(attempt) = attempts.join_next().await {
             match attempt {
+                // The set is dropped with the other attempts, which ends them.
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(failed)) => error = failed,
                 Err(_) => {}
@@ -117,6 +118,8 @@ async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let permit = LOOKUPS.acquire().await.map_err(io::Error::other)?;
     let host = host.to_owned();
     let looked_up = spawn_blocking(move || {
+        // Held by the thread and not by the attempt. The thread goes on when the attempt has timed
+        // out, and the bound is one of threads.
         let _permit = permit;
         (host.as_str(), port).to_socket_addrs().map(Iterator::collect)
     });
@@ -125,6 +128,8 @@ async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
+    // Calls are small and wait for their answers. The system would hold some back until an earlier
+    // one is acknowledged.
     stream.set_nodelay(true)?;
     // Detects that an idle connection is dead before a call uses it.
     let keepalive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE_AGAIN);

@@ -53,6 +53,8 @@ impl Allowance {
     ///
     /// If more bytes have arrived than may.
     fn count(&self, bytes: usize) -> io::Result<()> {
+        // Relaxed as well: the numbers bound memory, and guard nothing else. One that is a little
+        // late lets one answer more arrive, or one less.
         let arrived = self.arrived.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         let most = self.most.load(Ordering::Relaxed);
         if arrived <= most {

@@ -125,11 +125,14 @@ impl Connection {
         match timeout(time, first).await {
             Ok(Some(Ok(value))) => Ok(value),
             Ok(Some(Err(error))) if is_reply(&error) => Err(Fault::Reply(error)),
+            // No reply of the server, so the stream is of no use. The other calls on it learn that
+            // now, and do not each wait for their timeout.
             Ok(Some(Err(error))) => {
                 self.node.lose(self.serial);
                 Err(Fault::Unknown(LinkError::with_cause(self.node.lost_text(), error).into()))
             }
             Ok(None) => Err(Fault::Unknown(LinkError::new(self.node.lost_text()).into())),
+            // The calls behind this one would wait in vain as well.
             Err(_) => {
                 self.node.lose(self.serial);
                 Err(Fault::Unknown(BackendError::timeout("redis", time)))

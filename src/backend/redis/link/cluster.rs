@@ -19,10 +19,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::address::is_host;
-use super::call::{Connection, Fault};
+use super::call::Connection;
 use super::dial::Dial;
 use super::error::LinkError;
 use super::node::Node;
@@ -30,6 +30,7 @@ use super::node_state::NodeState;
 use super::server::Server;
 use super::single_flight::SingleFlight;
 use super::slot_map::SlotMap;
+use super::slot_query::read_slots;
 use crate::backend::BackendError;
 
 /// A cluster. Clones share everything.
@@ -93,6 +94,7 @@ impl Cluster {
     pub(super) async fn ready(&self, deadline: Instant) -> Result<(), BackendError> {
         let mut table = self.0.table.subscribe();
         loop {
+            // Before the look, so that a reading that ends in between ends the wait.
             table.mark_unchanged();
             self.read();
             {
@@ -168,6 +170,7 @@ impl Cluster {
             _ => return None,
         };
         let mut node = None;
+        // For its lock, as in `find` and `read`: no call waits for a new node.
         self.0.table.send_if_modified(|table| {
             node = Some(self.0.stray(table, host, port));
             false
@@ -181,13 +184,20 @@ impl Cluster {
         self.0.table.send_if_modified(|table| {
             let recent = table.last.as_ref().is_some_and(|(at, _)| at.elapsed() < READ_PAUSE);
             if !table.reading && !recent {
+                // Under the lock of the table: of all calls that find the slots outdated, one
+                // starts a reading. `settle` clears it in every case, as `SingleFlight` promises;
+                // if it did not, the slots would never be read again.
                 table.reading = true;
                 table.count = table.count.wrapping_add(1);
                 candidates = Some(self.0.candidates(table));
             }
             false
         });
+        // The reading starts after the unlock. Without a runtime it fails in this very call, and
+        // `settle` locks the table.
         let Some(candidates) = candidates else { return };
+        // The task must not keep the cluster alive: the last handle, when it is dropped, ends the
+        // task.
         let cluster = Arc::downgrade(&self.0);
         self.0.reading.start(read_slots(candidates), move |read| settle(&cluster, read));
     }
@@ -198,6 +208,8 @@ impl Cluster {
             let place = table.slots.master(slot).map(|range| (range.host.clone(), range.port));
             owner = match (place, &table.last) {
                 (Some((host, port)), _) => OwnerLookup::Owner(self.0.node(table, &host, port)),
+                // Fails at once while the last reading is recent, since waiting for the next would
+                // end in the same answer for many calls.
                 (None, Some((at, cause))) if !table.reading && at.elapsed() < READ_PAUSE => {
                     let text = || format!("no node of the cluster has slot {slot}");
                     OwnerLookup::Failure(
@@ -244,6 +256,7 @@ impl ClusterShared {
         if table.nodes.len() > before {
             table.strays.push_back(node.name().to_owned());
             if table.strays.len() > MOST_STRAYS
+                // Calls that hold this node still finish on it.
                 && let Some(oldest) = table.strays.pop_front()
             {
                 table.nodes.remove(&oldest);
@@ -258,11 +271,13 @@ impl ClusterShared {
     fn candidates(&self, table: &ClusterTable) -> Vec<Node> {
         let is_stray = |node: &&Node| table.strays.iter().any(|stray| stray == node.name());
         let mut masters: Vec<_> = table.nodes.values().filter(|node| !is_stray(node)).collect();
+        // A map has no order of its own, and the turns have to go round the same list.
         masters.sort_unstable_by(|a, b| a.name().cmp(b.name()));
         let masters = rotate(&masters, table.count, MASTERS_TO_ASK);
         let mut candidates: Vec<_> = masters.map(|&node| node.clone()).collect();
         let replicas = rotate(table.slots.replicas(), table.count, REPLICAS_TO_ASK)
             .map(|(host, port)| self.login.with_host(host, *port));
+        // Not added to the table: replicas have no slots, and what has none is not kept.
         let others = replicas.map(|server| self.find_or_make(table, server));
         let stray = table.strays.back().and_then(|name| table.nodes.get(name)).cloned();
         let seeds = self.seeds.iter().map(|server| self.find_or_make(table, server.clone()));
@@ -291,42 +306,6 @@ fn rotate<T>(all: &[T], turn: usize, most: usize) -> impl Iterator<Item = &T> {
     all.iter().cycle().skip(first).take(most.min(all.len()))
 }
 
-/// Asks one node after the other until one knows the slots.
-async fn read_slots(candidates: Vec<Node>) -> Result<(SlotMap, Vec<Node>), LinkError> {
-    let mut error = LinkError::new("there are no nodes to ask");
-    for node in &candidates {
-        // In a task of its own: the connection still expects the answer after the timeout, and
-        // counts it when it is late.
-        let asked = tokio::spawn(query_slots(node.clone()));
-        error = match timeout(READ_TIMEOUT, asked).await {
-            Ok(Ok(Ok(Some(slots)))) if !slots.is_empty() => return Ok((slots, candidates)),
-            Ok(Ok(Ok(Some(_)))) => LinkError::new(format!("{} reports no slots", node.name())),
-            Ok(Ok(Ok(None))) => {
-                LinkError::new(format!("{} reported slots that no cluster has", node.name()))
-            }
-            Ok(Ok(Err(error))) => {
-                LinkError::with_backend_cause("cannot read the slots of the cluster", error)
-            }
-            Ok(Err(_)) | Err(_) => {
-                LinkError::new(format!("{} did not report the slots", node.name()))
-            }
-        };
-    }
-    Err(error)
-}
-
-/// Asks a node for the slots; `None` if its answer cannot be read.
-async fn query_slots(node: Node) -> Result<Option<SlotMap>, BackendError> {
-    let mut command = ::redis::cmd("CLUSTER");
-    command.arg("SLOTS");
-    let connection = node.connection(Instant::now() + READ_TIMEOUT).await?;
-    match connection.run(&command, LONGEST_SLOTS).await {
-        Ok(answer) => Ok(SlotMap::read(answer, node.host())),
-        Err(Fault::Reply(reply)) => Err(node.reply(&reply).into()),
-        Err(Fault::Unknown(error)) => Err(error),
-    }
-}
-
 /// Stores the result of a reading.
 fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), LinkError>) {
     let Some(shared) = cluster.upgrade() else { return };
@@ -337,15 +316,21 @@ fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), Link
                 // Keep the nodes that are still in use, with their connections, and drop the
                 // others.
                 let before = mem::take(&mut table.nodes);
+                // A node that was asked is that of the table, or one that the table lacks: its
+                // connection is kept as well, if it has slots.
                 let known = before.into_values().chain(asked);
                 let mut known: HashMap<_, _> =
                     known.map(|node| (node.name().to_owned(), node)).collect();
+                // A stray that has slots by this reading stays as one of the nodes, and the others
+                // go.
                 table.strays.clear();
                 for range in slots.ranges() {
                     let server = shared.login.with_host(&range.host, range.port);
                     if let Some(node) = known.remove(server.name()) {
                         table.nodes.insert(server.name().to_owned(), node);
                     }
+                    // A hostile answer may name a thousand masters. The rest are connected to when
+                    // a call needs them.
                     let is_early = table.nodes.len() < EARLY_CONNECTIONS;
                     let node = shared.node(table, &range.host, range.port);
                     // Connects before a call needs it.
@@ -360,13 +345,6 @@ fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), Link
         }
     });
 }
-
-/// How long one node may take to answer before the next is asked.
-const READ_TIMEOUT: Duration = Duration::from_millis(300);
-
-/// The longest answer about the slots, in bytes: enough for 5,000 ranges with a master and a
-/// replica each.
-const LONGEST_SLOTS: usize = 1024 * 1024;
 
 /// How many masters and replicas are asked for the slots before the seeds. If none of them answers,
 /// that takes two seconds.

@@ -82,6 +82,7 @@ impl LinkError {
             Some(detail) => format!("{code} {detail}"),
             None => code.to_owned(),
         };
+        // An empty text is found between any two letters.
         let reply = if secret.is_empty() { reply } else { reply.replace(secret, "..") };
         let (told, failure) = (printable(&reply), Failure::new(error));
         let way_out = failure.way_out(error);

@@ -40,6 +40,7 @@ mod sentinel;
 mod server;
 mod single_flight;
 mod slot_map;
+mod slot_query;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -132,6 +133,7 @@ impl Link {
             },
         };
         match &route {
+            // Before the first call, which would otherwise wait for the handshake.
             Route::Single(node) => node.connect(),
             Route::Cluster(cluster) => cluster.read(),
         }
@@ -179,6 +181,8 @@ impl Link {
         let longest = call.longest_answer();
         let Call { keys, argument, deadline, divisible, reads } = call;
         let mut form = Form::Digest;
+        // Away from a node that a redirection has named: by now, the slots may say where the keys
+        // are.
         let mut target = Target::Owner;
         let mut pauses = Pauses::default();
         let mut refusal = None;
@@ -197,11 +201,14 @@ impl Link {
             let reply = match answer {
                 Ok(value) if reads(&value, keys.len()) => return Ok(value),
                 Ok(_) => {
+                    // What follows on this connection would be read as the answers of other calls,
+                    // so all of these fail with it.
                     connection.give_up();
                     return Err(LinkError::new(connection.node().unexpected_answer_text()).into());
                 }
                 // The server may have carried it out, so it must not be sent again.
                 Err(Fault::Unknown(error)) => {
+                    // The node may be gone, and a replica of it may have the slots now.
                     self.refresh_slots();
                     return Err(error);
                 }
@@ -218,6 +225,8 @@ impl Link {
                 _ => false,
             };
             match action {
+                // Once. A server that does not know the script although it was just sent would be
+                // asked again and again until the deadline.
                 RetryAction::SendText if matches!(form, Form::Digest) => form = Form::Text,
                 RetryAction::SendText | RetryAction::Fail => {
                     return Err(node.reply(&reply).into());
@@ -234,6 +243,8 @@ impl Link {
                 }
                 RetryAction::Reconnect => {
                     target = Target::Owner;
+                    // Other calls that are under way on it get the same answer and retire it as
+                    // well. The number of the connection makes that one new connection.
                     connection.retire();
                     self.refresh_slots();
                     pauses.next().await;
@@ -245,12 +256,15 @@ impl Link {
                 }
                 RetryAction::Ask(address) => {
                     target.pause_before_another(&mut pauses).await;
+                    // The slots are not read again. Until the move is over, they would say the
+                    // same.
                     target = Target::Importing(self.redirect(&address, node, &reply)?);
                 }
             }
             if !is_detour {
                 refusal = Some(node.reply(&reply).into());
             }
+            // After the pause and before the next attempt, so nothing is sent beyond the deadline.
             if Instant::now() >= deadline {
                 let late = || BackendError::timeout("redis", self.0.within);
                 return Err(refusal.unwrap_or_else(late));
@@ -275,6 +289,7 @@ impl Link {
                 cluster.connection(node, deadline).await
             }
             (Route::Cluster(cluster), Target::Owner) => {
+                // All keys of a call are in one slot, so the first one tells it.
                 let slot = keys.first().map_or(0, |key| slot::slot_of(key.as_ref()));
                 cluster.owner(slot, deadline).await
             }

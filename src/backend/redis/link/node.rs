@@ -53,6 +53,7 @@ impl Node {
     pub(super) async fn connection(&self, deadline: Instant) -> Result<Connection, BackendError> {
         let mut changes = self.0.changes();
         loop {
+            // Before the lookup: an attempt that ends in between would otherwise not end the wait.
             changes.mark();
             match self.0.lookup() {
                 Lookup::Connection(wire, serial) => {

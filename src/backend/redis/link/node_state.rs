@@ -125,6 +125,8 @@ impl NodeState {
             // The start of an attempt is no change that a call waits for.
             false
         });
+        // After the unlock. Without a runtime the attempt fails in this very call, which locks the
+        // state.
         if let Some(serial) = start {
             self.start(serial);
         }
@@ -149,6 +151,8 @@ impl NodeState {
             if state.lost >= serial {
                 return false;
             }
+            // If the attempt has not been settled, nothing else tells of the loss: `settle` looks
+            // at it.
             state.lost = serial;
             if let Phase::Connected { since, .. } = &state.phase
                 && state.serial == serial
@@ -167,6 +171,7 @@ impl NodeState {
             }
             true
         });
+        // After the unlock: the lookup locks the state.
         if again {
             self.lookup();
         }
@@ -181,6 +186,7 @@ impl NodeState {
             let old = matches!(&state.phase, Phase::Connected { since, .. } if since.elapsed() >= LONGEST_PAUSE);
             let held = old && state.serial == serial;
             if held {
+                // `lost` stays as it is: the calls on this connection wait for their answers.
                 state.phase = Phase::Disconnected;
             }
             held
@@ -207,6 +213,8 @@ impl NodeState {
 
     /// Connects in the background.
     fn start(self: &Arc<Self>, serial: u64) {
+        // The task and the wire hold no handle of the node. So a node that the cluster has dropped
+        // goes with its last call, and its connection with it.
         let (dial, node) = (self.dial.clone(), Arc::downgrade(self));
         let lost = Weak::clone(&node);
         let hang_up = move || {
@@ -243,6 +251,9 @@ impl NodeState {
                     state.fail(LinkError::new(text).into());
                 }
                 Ok(wire) => {
+                    // The failures still count. A server that accepts connections and closes them
+                    // would otherwise be dialled without a pause: `lose` forgives them once a
+                    // connection has lived.
                     state.phase = Phase::Connected { wire, since: Instant::now() };
                 }
                 Err(error) => state.fail(error.into()),
@@ -255,6 +266,7 @@ impl NodeState {
 impl Connectivity {
     /// Starts a pause, twice as long after each failure.
     fn fail(&mut self, cause: BackendError) {
+        // Saturated: at more than four failures the bound decides.
         let doubled = SHORTEST_PAUSE.saturating_mul(2_u32.saturating_pow(self.failures));
         self.failures = self.failures.saturating_add(1);
         self.phase = Phase::Pausing { until: Instant::now() + doubled.min(LONGEST_PAUSE), cause };

@@ -27,6 +27,7 @@ impl RetryAction {
         let node = || reply.redirect_node().map(|(node, _)| node.to_owned());
         match code(reply) {
             "NOSCRIPT" => Self::SendText,
+            // The server answers these before it runs a command, so the script has not begun.
             "LOADING" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "BUSY" => Self::Wait,
             // The script fails at its first write, so nothing was carried out.
             "READONLY" => Self::Reconnect,

@@ -55,6 +55,7 @@ impl Sentinels {
         let mut error = LinkError::new("there are no sentinels to ask");
         while let Some(step) = steps.join_next().await {
             match step {
+                // Each server is connected to once, however many sentinels name it.
                 Ok(Ok(DialStep::Named(address))) if tried.contains(&address) => {}
                 Ok(Ok(DialStep::Named(address))) => {
                     let server = self.login.with_host(&address.0, address.1);
@@ -62,6 +63,7 @@ impl Sentinels {
                     steps.spawn(async move { reached.await.map(DialStep::Reached) });
                     tried.push(address);
                 }
+                // The set is dropped here, which aborts all other attempts.
                 Ok(Ok(DialStep::Reached(master))) => return Ok(master.take()),
                 Ok(Err(failed)) => error = failed,
                 Err(_) => {}
@@ -108,6 +110,8 @@ async fn connect_to_master(
     server: Server,
     hang_up: Arc<dyn Fn() + Send + Sync>,
 ) -> Result<Master, LinkError> {
+    // A connection that is not taken ends as well, when it is dropped. Were that reported, the node
+    // would give up the one that was taken: they have one number.
     let (is_taken, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     let end = Arc::new(ConnectionEnd { is_taken, is_over, hang_up });
     let reported = Arc::clone(&end);

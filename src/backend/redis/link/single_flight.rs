@@ -35,6 +35,7 @@ impl SingleFlight {
         let task = runtime.spawn(async move { completion.complete(work.await) });
         // A poisoned lock is harmless: it guards one handle.
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // What this replaces has ended, since the owner starts no second piece before.
         *last = Some(task.abort_handle());
     }
 }
@@ -64,7 +65,7 @@ impl<T> Completion<T> {
 
 impl<T> Drop for Completion<T> {
     fn drop(&mut self) {
-        // After `land` there is nothing left to call.
+        // After `complete` there is nothing left to call.
         if let Some(settle) = self.0.take() {
             settle(Err(LinkError::new("the tokio runtime has ended")));
         }

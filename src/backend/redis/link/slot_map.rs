@@ -41,6 +41,7 @@ impl SlotMap {
             if last < first || last > slot::LAST {
                 return None;
             }
+            // A master may have many ranges, and counts once.
             masters.insert((host.clone(), port));
             slots.ranges.push(SlotRange { first, last, host, port });
             slots.replicas.extend(replicas.iter().filter_map(|replica| place(replica, own_host)));
@@ -61,6 +62,8 @@ impl SlotMap {
 
     /// The master of a slot.
     pub(super) fn master(&self, slot: u16) -> Option<&SlotRange> {
+        // The ranges are sorted by their first slots, so only the last one that begins before the
+        // slot can have it.
         let after = self.ranges.partition_point(|range| range.first <= slot);
         self.ranges.get(after.checked_sub(1)?).filter(|range| slot <= range.last)
     }

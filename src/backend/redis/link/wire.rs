@@ -59,6 +59,8 @@ impl Wire {
     pub(super) async fn send(&self, command: &Cmd, longest: usize) -> RedisResult<Value> {
         let expected = self.shared.allowance.extend(longest);
         let answer = self.client.clone().req_packed_command(command).await?;
+        // Only for a complete answer. A call that fails or is dropped gives back its part of the
+        // bound and leaves the count.
         expected.complete();
         answer.extract_error()
     }
@@ -81,6 +83,7 @@ impl Wire {
 
 impl Drop for WireShared {
     fn drop(&mut self) {
+        // The task owns the socket, which is closed with it.
         self.driver.abort();
     }
 }

@@ -33,6 +33,8 @@ impl Job {
 
     /// Whether the caller was dropped, or its deadline has passed.
     pub(super) fn is_expired(&self, now: Instant) -> bool {
+        // In both cases the caller has its answer already, or wants none: to carry the operation
+        // out would take tokens for no request.
         self.deadline <= now || self.reply.is_closed()
     }
 }

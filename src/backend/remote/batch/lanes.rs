@@ -64,9 +64,12 @@ impl Lanes {
         let (id, outer) =
             path.split_last().map_or_else(Default::default, |(id, outer)| (*id, outer));
         (job.lane, job.arrival, job.buckets) = (id, arrival, buckets);
+        // A lane that exists has its turn already; the job waits behind those in it.
         match self.lanes.entry(id) {
             Entry::Occupied(lane) => lane.into_mut().jobs.push_back(job),
             Entry::Vacant(place) => {
+                // The numbers of turns only grow, so a new lane is behind all others, and no lane
+                // can stand in front twice before each has had its turn.
                 self.last_turn = self.last_turn.saturating_add(1);
                 let (turn, within) = (self.last_turn, outer.last().copied());
                 let lane = BucketLane { turn, outer: within, ..BucketLane::default() };
@@ -100,6 +103,8 @@ impl Lanes {
         id: LaneId,
         answer: impl FnOnce(&Job) -> Option<T>,
     ) -> Option<(Job, T)> {
+        // Only the first of the lane: one that stands before another may give tokens back, and so
+        // change the other's answer.
         let answer = answer(self.lanes.get(&id)?.jobs.front()?)?;
         Some((self.pop_from(id)?, answer))
     }
@@ -113,6 +118,7 @@ impl Lanes {
             if !first.is_some_and(|job| job.is_expired(now)) {
                 return;
             }
+            // Its lane keeps its turn: nothing was sent for it.
             drop(self.pop_from(id));
         }
     }
@@ -125,6 +131,8 @@ impl Lanes {
         loop {
             let (_, id) = turns.first_key_value()?;
             let lane = self.lanes.get(id)?;
+            // A lane with jobs of its own and lanes within it serves them alternately, so neither
+            // starves the other.
             if !lane.jobs.is_empty() && (lane.inner.is_empty() || !lane.was_own_turn) {
                 return Some(*id);
             }
@@ -135,6 +143,8 @@ impl Lanes {
     /// The lane of the oldest job. That job is at its front, because a lane is first in, first out.
     fn oldest_lane(&mut self) -> Option<LaneId> {
         while let Some(&(id, arrival)) = self.arrivals.front() {
+            // Jobs that were taken by turn are still listed. Each entry is skipped once, so this
+            // costs one step for each job on average.
             let first = self.lanes.get(&id).and_then(|lane| lane.jobs.front());
             if first.is_some_and(|job| job.arrival == arrival) {
                 return Some(id);
@@ -150,6 +160,7 @@ impl Lanes {
         while let Some((&outer, further)) = around.split_last() {
             match self.lanes.entry(outer) {
                 Entry::Occupied(lane) => {
+                    // The lanes around this one exist as well, and have their turns.
                     lane.into_mut().inner.insert(turn, id);
                     return;
                 }
@@ -187,6 +198,7 @@ impl Lanes {
         self.placement.forget(&job.buckets);
         self.waiting = self.waiting.saturating_sub(1);
         if self.waiting == 0 {
+            // Nothing waits, so all that is listed has left.
             self.arrivals.clear();
         }
         Some((job, is_last))
@@ -202,6 +214,8 @@ impl Lanes {
             self.last_turn = self.last_turn.saturating_add(1);
             let turn = self.last_turn;
             let Some(lane) = self.lanes.get_mut(&id) else { return };
+            // Each lane on the way out gets the last turn among its neighbours. So an outer lane is
+            // served no more often than they are, however many jobs share it.
             lane.was_own_turn = was_own_turn;
             let (before, outer) = (std::mem::replace(&mut lane.turn, turn), lane.outer);
             if let Some(turns) = self.turns_within(outer) {
@@ -219,6 +233,8 @@ impl Lanes {
         loop {
             let BucketLane { turn, outer, .. } = self.lanes.remove(&empty)?;
             self.turns_within(outer)?.remove(&turn);
+            // An outer lane is there for its jobs and for the lanes within it. Left empty, it would
+            // take turns for nothing.
             let lane = self.lanes.get(&outer?)?;
             if !lane.jobs.is_empty() || !lane.inner.is_empty() {
                 return outer;

@@ -137,9 +137,13 @@ impl<C: Carrier> Batcher<C> {
         let job = Job::new(operation, deadline, reply);
         let begun = Instant::now();
         let caller = Caller { shared: Arc::clone(&self.0), slot, begun };
+        // Here and not in the future: an operation such as a refund is on its way although its
+        // future is dropped.
         let free = self.0.queues().push(slot, job, begun, &self.0.bounds);
         if free {
             let task = InFlight { shared: Arc::clone(&self.0), slot, is_finished: false };
+            // A runtime that has shut down drops the task at once. Its destructor then drops the
+            // job, and the caller need not wait for its deadline to learn that.
             self.0.runtime.spawn(task.run());
         }
         // A caller outside of tokio uses the timer of this runtime.
@@ -154,6 +158,8 @@ impl<C: Carrier> Batcher<C> {
                 // The queue drops a job after its deadline, perhaps before this timer has fired.
                 Ok(Err(_)) if Instant::now() < deadline => Err(shut_down(C::STORE)),
                 Ok(Err(_)) => Err(caller.timeout_error()),
+                // The tokens of a late answer are taken in any case, so it is worth a look at
+                // whether it has arrived.
                 Err(_) => match read_late_answer(answer).await {
                     Some(answer) => answer,
                     None => Err(caller.timeout_error()),
@@ -190,9 +196,12 @@ impl<C: Carrier> BatcherShared<C> {
             Err(failed) => failed,
         };
         if jobs.len() > 1 && self.carrier.is_divisible(&error) {
+            // One by one: of a call that named two places, no job was carried out, and each may be
+            // in one place alone.
             for job in jobs {
                 let alone = JobBatch { jobs: vec![job], last_arrival };
                 match self.send_together(slot, alone, Answers::default()).await {
+                    // At once, since each of the next jobs takes a call of its own.
                     Ok(answers) => answers.send(),
                     Err((error, jobs)) => fail(jobs, &error),
                 }
@@ -220,6 +229,8 @@ impl<C: Carrier> BatcherShared<C> {
         let begun = Instant::now();
         let replay = {
             let mut call = pin!(self.carrier.call(&jobs));
+            // One poll writes the call. Only then do the callers of the last call run, which may
+            // take the processor for a while.
             let sent = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
             before.send();
             match sent {
@@ -232,6 +243,8 @@ impl<C: Carrier> BatcherShared<C> {
             Err(error) => return Err((error, jobs)),
         };
         let now = Instant::now();
+        // Only answers in time tell that the server is well, so that a queue which is too long is
+        // reported as overload and not as an outage.
         if now.saturating_duration_since(begun) <= self.deadline {
             self.queues().note_answer(slot, now);
         }
@@ -246,6 +259,8 @@ impl<C: Carrier> BatcherShared<C> {
             let is_refused =
                 answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
             answers.push(reply, answer);
+            // One for each lane suffices: those that wait are judged by the states after the whole
+            // call, not by those that this job found.
             if is_refused && refused.iter().all(|other| other.lane != lane) {
                 refused.push(RefusedJob { lane, operation, places });
             }
@@ -282,6 +297,7 @@ struct RefusalReplay<'c> {
 impl RefusalReplay<'_> {
     /// Answers some of them. Returns whether there may be more.
     fn answer_some<C: Carrier>(&self, shared: &BatcherShared<C>, answers: &mut Answers) -> bool {
+        // A few at a time, so that a long lane does not keep callers from adding their jobs.
         let mut queues = shared.queues();
         let answered: Vec<_> = iter::from_fn(|| {
             queues.pop_if_answered(self.slot, self.refused.lane, |job| self.answer(job))
@@ -296,6 +312,8 @@ impl RefusalReplay<'_> {
 
     fn answer(&self, job: &Job) -> Option<Applied> {
         let RefusedJob { operation, places, .. } = &self.refused;
+        // It came after the call was sent. By then the bucket may have gained what it needs, which
+        // the states of the call do not show.
         if job.arrival > self.last_arrival {
             None
         } else if job.operation == *operation {
@@ -350,6 +368,8 @@ impl<C: Carrier> InFlight<C> {
             // Take the next jobs before the answers are sent: see `send`.
             taken = self.shared.queues().take_more(&mut self.slot, &self.shared.bounds);
         }
+        // The queues count this task no more, and other callers may be using them. From here on its
+        // destructor must not clear them.
         self.is_finished = true;
         answers.send();
     }
@@ -361,6 +381,8 @@ impl<C: Carrier> Drop for InFlight<C> {
     fn drop(&mut self) {
         if !self.is_finished {
             let left = std::mem::take(&mut *self.shared.queues());
+            // The guard is gone by now: a reply that is dropped wakes its caller, which may lock
+            // the queues.
             drop(left);
         }
     }

@@ -63,6 +63,8 @@ impl Placement {
         }
         let mut counted = SmallVec::<[_; 8]>::new();
         for &id in &ids {
+            // This job is among those that are counted. `forget` takes it out again, by the same
+            // list, when the job leaves.
             let count = self.named.entry(id).or_default();
             *count = count.saturating_add(1);
             counted.push((*count, id));
@@ -71,6 +73,8 @@ impl Placement {
         counted.sort_by_key(|&(count, _)| std::cmp::Reverse(count));
         let mut path = LanePath::new();
         for (_, id) in counted.into_iter().take(MAX_DEPTH) {
+            // The same bucket within another lane is another lane: jobs of a user at two addresses
+            // take turns in both.
             let within = path.last().map(|outer| LaneId::new(self.hasher.hash_one((outer, id))));
             path.push(within.unwrap_or(id));
         }

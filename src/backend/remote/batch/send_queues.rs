@@ -135,6 +135,8 @@ impl SlotGroup {
             return false;
         }
         if self.calls < bounds.calls_per_group {
+            // Counted before the task runs. Callers that come in between see its call and start no
+            // more than the bound.
             slot.enter();
             self.calls = self.calls.saturating_add(1);
             return true;
@@ -174,6 +176,8 @@ impl SlotGroup {
             *number = next;
             self.slots.entry(next).or_default().enter();
         } else if let Some(slot) = self.slots.get_mut(number) {
+            // It takes its jobs next, and shares them with other tasks of the slot that are about
+            // to.
             slot.ready = slot.ready.saturating_add(1);
         }
         self.take(number, bounds)
@@ -189,6 +193,8 @@ impl SlotGroup {
         if slot.jobs.is_empty() {
             self.slots.remove(&number);
         } else {
+            // Jobs are left, and no task is. From the list, the slot gets the next task of the
+            // group.
             self.waiting_slots.push_back(number);
         }
     }
@@ -213,6 +219,8 @@ impl SlotQueue {
         let in_turns = share > most;
         let (mut taken, mut buckets) = (Vec::with_capacity(share.min(most)), 0_usize);
         while let Some(job) = self.jobs.next(in_turns) {
+            // A job that names more buckets than a call may is sent alone: the first is always
+            // taken.
             buckets = buckets.saturating_add(job.operation.buckets());
             if !taken.is_empty() && (buckets > most || taken.len() >= share) {
                 break;

@@ -172,12 +172,14 @@ impl KeyNames {
     #[inline]
     fn write_key(&self, name: &mut KeyName, key: &[u8], room: usize) {
         if let Some(hasher) = &self.hasher {
+            // A copy of the keyed state, which saves deriving it from the secret for each name.
             let mut hasher = hasher.clone();
             hasher.update(key);
             name.hash(b"hmac=", &hasher.finalize().into_bytes().into());
             return;
         }
         let before = name.len();
+        // Written first and cut off if it is too long, as nearly all keys fit.
         if !name.key(key, before.saturating_add(room)) {
             name.truncate(before);
             name.hash(b"sha256=", &Sha256::digest(key).into());

@@ -34,6 +34,7 @@ impl KeyName {
     #[inline]
     pub(super) fn complete(mut self) -> Self {
         let mut hasher = HASHER.build_hasher();
+        // Only these bytes decide, as names are compared by them: equal names have equal hashes.
         hasher.write(&self.bytes);
         self.hash = hasher.finish();
         self
@@ -82,6 +83,7 @@ impl KeyName {
     /// Writes text, in which all but plain bytes are escaped.
     #[inline]
     pub(super) fn text(&mut self, text: &[u8]) {
+        // Most text has nothing to escape, and is copied at once.
         let plain = text.iter().position(|&byte| !is_plain(byte)).unwrap_or(text.len());
         let (plain, rest) = text.split_at_checked(plain).unwrap_or((text, &[]));
         self.extend(plain);

@@ -1,0 +1,54 @@
+//! What an eviction reads of a shard.
+
+use std::num::NonZeroU32;
+
+use super::fingerprint::Tag;
+use super::lines::Lines;
+use super::quota_table::QuotaTable;
+use super::rank::{Rank, Share};
+use super::table::{Slot, Table};
+use crate::algebra::State;
+use crate::clock::Timestamp;
+
+/// What an eviction reads of a shard.
+#[derive(Clone, Copy)]
+pub(super) struct ShardView<'s> {
+    pub(super) table: &'s Table,
+    pub(super) quotas: &'s QuotaTable,
+    pub(super) lines: Option<&'s Lines>,
+    pub(super) now: Timestamp,
+}
+
+impl ShardView<'_> {
+    /// The rank of a bucket; `None` if it must not be evicted by rank: it has waiters, or is
+    /// blocked.
+    #[inline(always)]
+    pub(super) fn rank(&self, slot: &Slot) -> Option<Rank> {
+        if self.is_pinned(slot.tag()) || is_blocked(slot.state(), self.now) {
+            return None;
+        }
+        Some(Rank::new(self.quotas.get(slot.quota()?)?, slot.state(), self.now))
+    }
+
+    pub(super) fn share(&self, slot: &Slot) -> Option<Share> {
+        Some(Share::new(self.quotas.get(slot.quota()?)?, slot.state(), self.now))
+    }
+
+    pub(super) fn is_pinned(&self, tag: Tag) -> bool {
+        self.lines.is_some_and(|lines| lines.pins(tag))
+    }
+
+    /// Whether windows of this quota may have ended since the scan, which lowers ranks.
+    pub(super) fn is_outdated(&self, name: NonZeroU32, scanned_at: Option<Timestamp>) -> bool {
+        let step = self.quotas.get(name).map_or(1, |bucket| bucket.step());
+        step > 1 && scanned_at.is_none_or(|at| self.now.micros_since(at) >= step.max(WINDOW_SCAN))
+    }
+}
+
+/// Whether a bucket is blocked: it must not be evicted by rank, as that would lift the block.
+pub(super) fn is_blocked(State { value, ts }: State, now: Timestamp) -> bool {
+    value < 0 && ts > now
+}
+
+/// How long a scan of fixed windows is valid at least, in microseconds: sweeps do the rest.
+const WINDOW_SCAN: u64 = 1_000_000;
