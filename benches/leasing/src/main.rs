@@ -74,7 +74,9 @@ fn main() {
 fn compare(rounds: u64, millis: u64) {
     let (redis, postgres) = (redis::Server::start(), postgres::Server::start());
     let stores = [("redis", redis.url()), ("postgres", postgres.settings())];
-    println!("| store | limit | decisions/s | admitted/s | memory alone | ratio (least to most) | trips in 1,000 |");
+    println!(
+        "| store | limit | decisions/s | admitted/s | memory alone | ratio (least to most) | trips in 1,000 |"
+    );
     println!("|---|---|--:|--:|--:|---|--:|");
     for (store, url) in &stores {
         for limit in [&MILLION, &PLENTY] {
@@ -102,9 +104,11 @@ fn compare(rounds: u64, millis: u64) {
                 .iter()
                 .map(|(leased, alone)| leased.decisions as f64 / alone.decisions as f64)
                 .collect();
-            let trips = median(figures.iter().map(|(leased, _)| {
-                1_000.0 * leased.trips as f64 / leased.decisions as f64
-            }));
+            let trips = median(
+                figures
+                    .iter()
+                    .map(|(leased, _)| 1_000.0 * leased.trips as f64 / leased.decisions as f64),
+            );
             println!(
                 "| {store} | `{}` | {:.2} M | {:.2} M | {:.2} M | {:.2} ({:.2} to {:.2}) | {trips:.4} |",
                 limit.quota(),
@@ -150,7 +154,8 @@ fn fleet(store: &str, url: &str, limit: &str, millis: u64) -> Figures {
     for reader in &mut readers {
         line.clear();
         reader.read_line(&mut line).expect("its figures");
-        let mut numbers = line.split_whitespace().map(|word| word.parse::<u64>().expect("a number"));
+        let mut numbers =
+            line.split_whitespace().map(|word| word.parse::<u64>().expect("a number"));
         let mut next = || numbers.next().expect("three numbers");
         all.decisions += next();
         all.admitted += next();
@@ -190,11 +195,7 @@ fn process(store: &str, url: &str, limit: &str) {
     println!("{decisions} {admitted} {trips}");
 }
 
-fn leased(
-    inner: impl Backend,
-    count: &Arc<AtomicU64>,
-    limit: &'static Limit,
-) -> RateLimiter {
+fn leased(inner: impl Backend, count: &Arc<AtomicU64>, limit: &'static Limit) -> RateLimiter {
     let count = Arc::clone(count);
     RateLimiter::new(Leasing::new(Trips { inner, count }).lease(limit))
 }
