@@ -9,6 +9,7 @@ use support::postgres::Server;
 use support::traffic::{COUNTED, DEADLINE, Log, Lost, Told, Traffic};
 use tokio_postgres::{Client, NoTls};
 use tollgate::backend::{Postgres, PostgresBuilder};
+use tollgate::{DAY, Limit, OnFailure, Quota, RateLimiter};
 
 fn at(server: &Server) -> PostgresBuilder {
     Postgres::at(server.settings()).deadline(DEADLINE)
@@ -147,4 +148,44 @@ async fn a_store_is_made_before_its_server_is_there() {
         limiter.limit(&COUNTED).await.is_ok()
     })
     .await;
+}
+
+/// The limit on the size of files stands for a full disk. New buckets are not stored then, so their
+/// requests fail; clients without tokens are refused as ever, and nothing has to be repaired.
+#[tokio::test]
+async fn a_disk_that_is_full_fails_what_must_be_stored_and_admits_nothing_else() {
+    static DAILY: Limit = Limit::new("daily", Quota::token_bucket(2, DAY));
+    let server = Server::start();
+    let (patient, admin) = (at(&server).deadline(Duration::from_secs(60)), client(&server).await);
+    let limiter = RateLimiter::new(patient.clone().connect().await.unwrap());
+    for _ in 0..2 {
+        limiter.limit(&DAILY).key("alice").await.unwrap();
+    }
+    // The table has more than 18 MB, and the log of the server keeps to files of 16 MB.
+    let filler = "INSERT INTO tollgate.buckets SELECT int8send(i), 0, 4e15::bigint, 1, 1, 4e15::bigint, \
+                  1 FROM generate_series(1, 140000) i";
+    admin.batch_execute(filler).await.unwrap();
+    server.limit_files(Some(18 << 20));
+    // Pages that are there have room for some.
+    let mut stored = 0;
+    let told = loop {
+        match limiter.limit(&DAILY).key(format!("new {stored}")).await {
+            Ok(permit) => drop(permit),
+            Err(told) => break told,
+        }
+        stored += 1;
+        assert!(stored < 10_000, "the table still grows");
+    };
+    assert!(told.is_unavailable() && !told.is_outage(), "{told:?}");
+    let open = limiter.clone().on_failure(OnFailure::Admit);
+    for limiter in [&limiter, &open] {
+        let told = limiter.limit(&DAILY).key(format!("new {stored}")).await.unwrap_err();
+        assert!(told.is_unavailable() && !told.is_outage(), "{told:?}");
+        let told = limiter.limit(&DAILY).key("alice").await.unwrap_err();
+        assert!(told.is_refused(), "{told:?}");
+        assert_eq!(limiter.peek(&DAILY).key(format!("new {stored}")).await.unwrap().remaining(), 2);
+    }
+    server.limit_files(None);
+    let permit = limiter.limit(&DAILY).key(format!("new {stored}")).await.unwrap();
+    assert_eq!(permit.remaining(), 1);
 }

@@ -184,12 +184,34 @@ impl Server {
     /// Sends a signal to the server and to the processes that it has started. Each of these has a
     /// session of its own.
     fn each(&self, signal: &str) {
-        let pid = self.pid().to_string();
-        send(signal, &pid);
-        let list = Command::new("pgrep").args(["-P", &pid]).output().unwrap();
-        for child in String::from_utf8(list.stdout).unwrap().split_whitespace() {
-            send(signal, child);
+        for pid in self.processes() {
+            send(signal, &pid);
         }
+    }
+
+    /// Lets no file of the server grow beyond so many bytes, as a full disk does; `None` ends that.
+    #[track_caller]
+    pub(crate) fn limit_files(&self, bytes: Option<u64>) {
+        let size = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
+        for pid in self.processes() {
+            let size = format!("--fsize={size}:unlimited");
+            let mut prlimit = Command::new("prlimit");
+            prlimit.args(["--pid", &pid, &size]);
+            // Where this process is root's, it may still lack the right to limit those of others.
+            if let Some(account) = self.account {
+                account.run(&mut prlimit);
+            }
+            let is_set = prlimit.status().unwrap().success();
+            assert!(is_set || !Path::new("/proc").join(&pid).exists(), "{pid} is not limited");
+        }
+    }
+
+    /// The ids of the server and of the processes that it has started.
+    fn processes(&self) -> Vec<String> {
+        let pid = self.pid().to_string();
+        let list = Command::new("pgrep").args(["-P", &pid]).output().unwrap();
+        let list = String::from_utf8(list.stdout).unwrap();
+        std::iter::once(pid).chain(list.split_whitespace().map(str::to_owned)).collect()
     }
 
     /// What a query answers, as text.
