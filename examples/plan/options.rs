@@ -31,7 +31,7 @@ FILE is in the common or combined format, or has a JSON object on each line.
 pub(crate) enum Command {
     Help,
     Generate { lines: u64, json: bool },
-    Plan(Options),
+    Plan(Box<Options>),
 }
 
 #[derive(Clone, Debug)]
@@ -127,7 +127,8 @@ impl Command {
         if let Some(more) = free.next() {
             return Err(format!("`{more}` is too much: one quota and one file (see --help)"));
         }
-        Ok(Self::Plan(Options { quota, file, fields, max_wait, at_most, name, top }))
+        let options = Options { quota, file, fields, max_wait, at_most, name, top };
+        Ok(Self::Plan(Box::new(options)))
     }
 }
 

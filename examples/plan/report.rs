@@ -14,7 +14,7 @@ use super::replay::{KeyRow, Replay, Tally};
 const MAX_ROWS: i64 = 72;
 /// Characters of the longest bar.
 const BAR: u64 = 40;
-/// What docs/performance.md measures: a key in memory, and a request that waits.
+/// By docs/performance.md: a key in memory, and a request that waits.
 const BYTES: [u64; 2] = [50, 514];
 
 #[derive(Debug)]
@@ -35,7 +35,8 @@ impl fmt::Display for Report<'_> {
             writeln!(f, "           as one bucket: which shards a request looks at is random")?;
         }
         let keys = replay.keys.len();
-        writeln!(f, "read       {} lines, {} requests of {keys} keys", read.lines, total.requests)?;
+        let [lines, requests] = [(read.lines, "line"), (total.requests, "request")].map(count);
+        writeln!(f, "read       {lines}, {requests} of {}", count((keys as u64, "key")))?;
         if let Some((first, last)) = replay.span {
             writeln!(f, "           from {first} to {last}")?;
         }
@@ -44,7 +45,8 @@ impl fmt::Display for Report<'_> {
                 let reason = shown(reason, 100);
                 writeln!(
                     f,
-                    "           {what}: {lines} lines, the first is line {first}: {reason}"
+                    "           {what}: {}, the first is line {first}: {reason}",
+                    count((*lines, "line"))
                 )?;
             }
         }
@@ -59,11 +61,8 @@ impl fmt::Display for Report<'_> {
         }
         let [used, waiting] = [replay.most_used, replay.most_waiting].map(|most| most as u64);
         let bytes = used.saturating_mul(BYTES[0]).saturating_add(waiting.saturating_mul(BYTES[1]));
-        write!(f, "memory     {}: {used} buckets that are not full", size(bytes))?;
-        match waiting {
-            0 => writeln!(f)?,
-            _ => writeln!(f, ", {waiting} requests that wait")?,
-        }
+        let (used, waiting) = (count((used, "bucket")), count((waiting, "request")));
+        writeln!(f, "memory     about {} ({used} not full, {waiting} waiting)", size(bytes))?;
         by_key(f, &replay.keys, *top)?;
         by_hour(f, &replay.hours)?;
         match proposal {
@@ -89,10 +88,10 @@ fn by_hour(f: &mut fmt::Formatter<'_>, hours: &BTreeMap<i64, Tally>) -> fmt::Res
         return Ok(());
     };
     let span = last - first + 1;
-    let steps = [1, 2, 3, 4, 6, 12, 24].into_iter();
+    // One row less, as the first row and the last one may be parts.
     let fits = |step: &i64| span <= step * (MAX_ROWS - 1);
-    let days = (span / (24 * (MAX_ROWS - 1)) + 1) * 24;
-    let step = steps.clone().find(fits).unwrap_or(days);
+    let whole_days = (span / (24 * (MAX_ROWS - 1)) + 1) * 24;
+    let step = [1, 2, 3, 4, 6, 12, 24].into_iter().find(fits).unwrap_or(whole_days);
     let mut rows: BTreeMap<i64, Tally> = BTreeMap::new();
     for (hour, tally) in hours {
         rows.entry(hour.div_euclid(step)).or_default().merge(*tally);
@@ -182,6 +181,10 @@ fn percent(part: u64, all: u64) -> String {
         (1.., 0) => "<0.01%".to_owned(),
         _ => format!("{}.{:02}%", hundredths / 100, hundredths % 100),
     }
+}
+
+fn count((number, name): (u64, &str)) -> String {
+    format!("{number} {name}{}", if number == 1 { "" } else { "s" })
 }
 
 fn size(bytes: u64) -> String {

@@ -16,7 +16,8 @@ const BYTES: usize = 20;
 #[derive(Debug)]
 pub(crate) struct Spool {
     file: BufWriter<File>,
-    path: PathBuf,
+    /// Where the system does not remove open files.
+    left_over: Option<PathBuf>,
 }
 
 impl Spool {
@@ -25,7 +26,12 @@ impl Spool {
         for attempt in 0.. {
             let path = env::temp_dir().join(format!("tollgate-plan-{}-{attempt}", process::id()));
             match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok(Self { file: BufWriter::new(file), path }),
+                Ok(file) => {
+                    // Removed at once, so that nothing is left if the program is stopped. The open
+                    // file remains readable.
+                    let left_over = fs::remove_file(&path).is_err().then_some(path);
+                    return Ok(Self { file: BufWriter::new(file), left_over });
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -61,8 +67,10 @@ impl Spool {
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        // Nothing can be done about a file that another program has removed.
-        let _ = fs::remove_file(&self.path);
+        if let Some(path) = &self.left_over {
+            // It is in the directory for temporary files, which the system clears.
+            let _ = fs::remove_file(path);
+        }
     }
 }
 

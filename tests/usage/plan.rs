@@ -158,10 +158,10 @@ const COMMON: &str = r#"192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET /a?b
 fn plan_reads_the_common_format() {
     let expected = "\
 quota      1 per minute
-read       3 lines, 3 requests of 1 keys
+read       3 lines, 3 requests of 1 key
            from 2000-10-10T20:55:36Z to 2000-10-10T21:56:36Z
 refused    1 of 3 requests (33.33%)
-memory     50 bytes: 1 buckets that are not full
+memory     about 50 bytes (1 bucket not full, 0 requests waiting)
 
 by key     1 of 1 keys would have been refused or delayed
   key                requests    refused   share  = run # refused
@@ -207,7 +207,7 @@ fn plan_reads_json_lines_and_lets_requests_wait() {
     let text = run(&["--wait", "30s", "2 per minute, max_reserved 1", "-"], log).unwrap();
     assert!(text.contains("delayed    1 of 3 requests (33.33%), by 30s at most"), "{text}");
     assert!(
-        text.contains("memory     614 bytes: 2 buckets that are not full, 1 requests"),
+        text.contains("memory     about 614 bytes (2 buckets not full, 1 request waiting)"),
         "{text}"
     );
 
@@ -225,7 +225,7 @@ fn broken_lines_and_lines_out_of_order_are_counted() {
     let text = run(&["10 per minute"], &log).unwrap();
     assert!(text.contains("read       7 lines, 4 requests"), "{text}");
     assert!(text.contains("not read: 2 lines, the first is line 5: no time in `time`"), "{text}");
-    let early = "out of order: 1 lines, the first is line 7: \
+    let early = "out of order: 1 line, the first is line 7: \
                  2000-10-10T20:55:36Z is before 2000-10-10T21:56:36Z";
     assert!(text.contains(early), "{text}");
 }
@@ -266,6 +266,39 @@ fn a_generated_log_is_read_whole() {
         let text = run(&["10 per minute"], &log).unwrap();
         assert!(text.contains("read       1000 lines, 1000 requests of"), "{text}");
         assert!(!text.contains("not read") && !text.contains("out of order"), "{text}");
+    }
+}
+
+#[test]
+fn a_generated_log_is_decided_as_by_a_limiter() {
+    let log = run(&["--generate", "20000", "--json"], "").unwrap();
+    for wait in [None, Some(SECOND)] {
+        let quota = Quota::token_bucket(1, MINUTE).capacity(4);
+        let limit = Limit::new("plan", quota);
+        let clock = ManualClock::new(START);
+        let limiter = limiter(&clock);
+        let (mut refused, mut delayed) = (0, 0);
+        log::read(log.as_bytes(), &Fields::default(), |entry| {
+            clock.set(entry.at);
+            match ask(&limit, &limiter, &entry, wait).verdict {
+                Verdict::Refused => refused += 1,
+                Verdict::Reserved => delayed += 1,
+                _ => {}
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert!(refused > 1_000, "{refused}");
+        assert_eq!(delayed > 0, wait.is_some());
+
+        let words = match wait {
+            None => &["1 per minute, capacity 4"][..],
+            Some(_) => &["--wait", "1s", "1 per minute, capacity 4"],
+        };
+        let text = run(words, &log).unwrap();
+        assert!(text.contains(&format!("refused    {refused} of 20000 requests")), "{text}");
+        let told = text.contains(&format!("delayed    {delayed} of 20000 requests"));
+        assert_eq!(told, wait.is_some(), "{text}");
     }
 }
 
