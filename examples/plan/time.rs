@@ -47,7 +47,7 @@ fn rfc3339(text: &str) -> Option<Timestamp> {
     )
 }
 
-/// Seconds since 1970, with a fraction or without. A number that would be a time after the year 5138
+/// Seconds since 1970, with a fraction or without. A number that would be a time after 5138
 /// counts milliseconds, or microseconds, or nanoseconds.
 fn number(text: &str) -> Option<Timestamp> {
     const YEAR_5138: i128 = 100_000_000_000_000_000;

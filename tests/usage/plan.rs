@@ -149,7 +149,7 @@ fn run(words: &[&str], log: &str) -> Result<String, String> {
     Ok(String::from_utf8(output).unwrap())
 }
 
-const COMMON: &str = r#"192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET /a?b=c HTTP/1.0" 200 2326
+const COMMON: &str = r#"192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET /a?b HTTP/1.0" 200 2326
 192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326
 192.0.2.1 - - [10/Oct/2000:14:56:36 -0700] "GET /b HTTP/1.0" 304 -
 "#;
