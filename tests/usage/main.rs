@@ -12,6 +12,8 @@ mod messages;
 #[cfg(all(feature = "memory", feature = "axum"))]
 mod misuse;
 #[cfg(all(feature = "memory", feature = "axum"))]
+mod plan;
+#[cfg(all(feature = "memory", feature = "axum"))]
 mod setup_mistakes;
 #[cfg(all(feature = "memory", feature = "axum"))]
 #[path = "../support/mod.rs"]

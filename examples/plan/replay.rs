@@ -1,0 +1,222 @@
+//! What a quota would have decided, by the formula of the limiter itself.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::algebra::{Bucket, State, Terms, Verdict, charge};
+use tollgate::backend::BucketId;
+use tollgate::quota::QuotaError;
+use tollgate::{HOUR, Key, Quota, Timestamp};
+
+use super::line::Entry;
+
+/// A quota as the formula takes it, and how long a request may wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbers {
+    bucket: Bucket,
+    terms: Terms,
+}
+
+/// What a request would have been told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ruling {
+    pub(crate) verdict: Verdict,
+    /// Until the work runs, or until another attempt may succeed.
+    pub(crate) wait: Duration,
+    /// No wait would help.
+    pub(crate) too_large: bool,
+}
+
+impl Ruling {
+    pub(crate) fn is_refused(&self) -> bool {
+        self.verdict == Verdict::Refused
+    }
+}
+
+impl Numbers {
+    pub(crate) fn new(quota: &Quota, max_wait: Option<Duration>) -> Result<Self, QuotaError> {
+        let bucket = Bucket::new(quota)?;
+        let terms = match max_wait {
+            None => Terms::AT_ONCE,
+            Some(max_wait) => Terms::reserving(bucket.floor()).within(max_wait),
+        };
+        Ok(Self { bucket, terms })
+    }
+
+    /// Decides a request on its bucket, which is `None` until something was taken from it.
+    pub(crate) fn decide(
+        &self,
+        state: &mut Option<State>,
+        phase: Timestamp,
+        at: Timestamp,
+        cost: u64,
+    ) -> Ruling {
+        let before = state.unwrap_or_else(|| self.bucket.absent(at, phase));
+        let units = self.bucket.units(cost).unwrap_or(i64::MAX);
+        let charged = charge(&self.bucket, before, units, self.terms, at);
+        let verdict = charged.verdict();
+        let too_large = verdict == Verdict::Refused && self.bucket.too_large(cost, self.terms);
+        // A bucket that starts below its capacity gains from its first use on, refused or not. A cost
+        // that is too large does not get to the bucket.
+        if verdict != Verdict::Refused || !too_large && !self.bucket.is_droppable_when_full() {
+            *state = Some(charged.state());
+        }
+        Ruling { verdict, wait: charged.wait(), too_large }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) requests: u64,
+    pub(crate) refused: u64,
+    pub(crate) delayed: u64,
+    /// Of those that were delayed.
+    pub(crate) longest_wait: Duration,
+}
+
+impl Tally {
+    fn add(&mut self, ruling: Ruling) {
+        self.requests += 1;
+        match ruling.verdict {
+            Verdict::Refused => self.refused += 1,
+            Verdict::Reserved => {
+                self.delayed += 1;
+                self.longest_wait = self.longest_wait.max(ruling.wait);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.refused += other.refused;
+        self.delayed += other.delayed;
+        self.longest_wait = self.longest_wait.max(other.longest_wait);
+    }
+}
+
+/// A key, its bucket, and what it was told.
+#[derive(Debug)]
+pub(crate) struct KeyRow {
+    pub(crate) name: Arc<str>,
+    pub(crate) tally: Tally,
+    /// Where its windows begin, if the quota does not say.
+    pub(crate) phase: Timestamp,
+    state: Option<State>,
+    is_used: bool,
+}
+
+/// The replay of a log. It keeps a row for each key, and one for each hour.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    numbers: Numbers,
+    limit: String,
+    ids: HashMap<Arc<str>, u32>,
+    pub(crate) keys: Vec<KeyRow>,
+    /// By the hours since 1970.
+    pub(crate) hours: BTreeMap<i64, Tally>,
+    pub(crate) total: Tally,
+    pub(crate) too_large: u64,
+    pub(crate) span: Option<(Timestamp, Timestamp)>,
+    /// Buckets that are not full, by when they may be.
+    used: BinaryHeap<Reverse<(Timestamp, u32)>>,
+    /// When those that wait run.
+    waiting: BinaryHeap<Reverse<Timestamp>>,
+    pub(crate) most_used: usize,
+    pub(crate) most_waiting: usize,
+}
+
+impl Replay {
+    /// `limit` is the name of the limit: it decides where the windows of a key begin.
+    pub(crate) fn new(numbers: Numbers, limit: &str) -> Self {
+        Self {
+            numbers,
+            limit: limit.to_owned(),
+            ids: HashMap::new(),
+            keys: Vec::new(),
+            hours: BTreeMap::new(),
+            total: Tally::default(),
+            too_large: 0,
+            span: None,
+            used: BinaryHeap::new(),
+            waiting: BinaryHeap::new(),
+            most_used: 0,
+            most_waiting: 0,
+        }
+    }
+
+    /// Decides a request. Its time must not be before that of the last one.
+    pub(crate) fn play(&mut self, entry: &Entry<'_>) -> (u32, Ruling) {
+        let Entry { at, cost, .. } = *entry;
+        let id = self.id(&entry.key);
+        let row = &mut self.keys[id as usize];
+        let ruling = self.numbers.decide(&mut row.state, row.phase, at, cost);
+
+        row.tally.add(ruling);
+        self.total.add(ruling);
+        let hour = at.as_unix_seconds().div_euclid(HOUR.as_secs().cast_signed());
+        self.hours.entry(hour).or_default().add(ruling);
+        self.too_large += u64::from(ruling.too_large);
+        self.span = Some((self.span.map_or(at, |(first, _)| first), at));
+
+        if let Some(state) = row.state.filter(|_| !row.is_used) {
+            row.is_used = true;
+            self.used.push(Reverse((self.numbers.bucket.full_at(state), id)));
+        }
+        if ruling.verdict == Verdict::Reserved {
+            self.waiting.push(Reverse(at + ruling.wait));
+        }
+        self.forget(at);
+        self.most_used = self.most_used.max(self.used.len());
+        self.most_waiting = self.most_waiting.max(self.waiting.len());
+        (id, ruling)
+    }
+
+    fn id(&mut self, name: &str) -> u32 {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let name: Arc<str> = name.into();
+        let id = u32::try_from(self.keys.len()).expect("memory is full long before");
+        let phase = BucketId::new(&self.limit, &key(&name)).phase(&self.numbers.bucket);
+        self.ids.insert(Arc::clone(&name), id);
+        let tally = Tally::default();
+        self.keys.push(KeyRow { name, tally, phase, state: None, is_used: false });
+        id
+    }
+
+    /// Forgets what a store forgets: buckets that are full again, and requests that have run.
+    fn forget(&mut self, now: Timestamp) {
+        while self.waiting.peek().is_some_and(|Reverse(at)| *at <= now) {
+            self.waiting.pop();
+        }
+        let bucket = &self.numbers.bucket;
+        while let Some(Reverse((at, id))) = self.used.peek().copied()
+            && at <= now
+            && bucket.is_droppable_when_full()
+        {
+            self.used.pop();
+            let row = &mut self.keys[id as usize];
+            // The bucket was used again since it was noted.
+            match row.state.map(|state| bucket.full_at(state)).filter(|full_at| *full_at > now) {
+                Some(full_at) => self.used.push(Reverse((full_at, id))),
+                None => row.is_used = false,
+            }
+        }
+    }
+}
+
+/// The key as an extractor makes it: addresses are not texts.
+pub(crate) fn key(name: &str) -> Key {
+    if let Some(network) = name.strip_suffix("/64").and_then(|network| network.parse().ok()) {
+        return Key::network(network, 64);
+    }
+    match name.parse::<IpAddr>() {
+        Ok(address) => Key::from(address),
+        Err(_) if name == "all" => Key::GLOBAL,
+        Err(_) => Key::from(name),
+    }
+}
