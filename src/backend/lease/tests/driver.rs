@@ -256,6 +256,12 @@ async fn made_up_keys_stay_within_the_bound_of_memory() {
 async fn what_is_not_needed_goes_back() {
     let store = Moody::new(Manner::After(TRIP));
     let node = Leasing::new(store.clone()).lease(&WINDOW).clock(TokioClock::new());
+    let (key, bucket) = (Key::from("all"), WINDOW.bucket());
+    let look = Charge::look(BucketId::new("hot", &key), &bucket, 0).into_owned();
+    // From the start of a window on, so that none begins before the end: the bucket is full then.
+    let seen = store.apply(&[look.as_charge()]).wait().await.unwrap();
+    let gone = Duration::from_micros(seen.now().micros_since(state(&seen).ts));
+    sleep(SECOND.saturating_sub(gone) + Duration::from_millis(1)).await;
     let mut admitted = 0;
     for _ in 0..4_000 {
         let applied = take_of(&node, &WINDOW, 1).await.unwrap();
@@ -264,8 +270,6 @@ async fn what_is_not_needed_goes_back() {
     }
     // Demand ends; the task gives back what the lots hold. Nothing was gained in its place.
     sleep(Duration::from_millis(300)).await;
-    let (key, bucket) = (Key::from("all"), WINDOW.bucket());
-    let look = Charge::look(BucketId::new("hot", &key), &bucket, 0).into_owned();
     let seen = store.apply(&[look.as_charge()]).wait().await.unwrap();
     let missing = bucket.capacity() - state(&seen).value - admitted;
     assert!((0..2_000).contains(&missing), "{missing} of {admitted} are still out");
