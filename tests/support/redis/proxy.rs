@@ -103,6 +103,12 @@ impl Proxy {
     pub(crate) fn open(&self) -> usize {
         self.shared.open.lock().unwrap().len()
     }
+
+    /// How many connections are open on which bytes were lost.
+    pub(crate) fn lossy(&self) -> usize {
+        let open = self.shared.open.lock().unwrap();
+        open.iter().filter(|connection| connection.has_lost.load(Ordering::Acquire)).count()
+    }
 }
 
 impl Drop for Proxy {
