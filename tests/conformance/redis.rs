@@ -11,18 +11,19 @@ use crate::servers::Server;
 /// The tests of the suite share a server, as they share a database.
 static SERVER: OnceLock<Server> = OnceLock::new();
 
-async fn connect() -> Redis {
-    let redis = Redis::at(SERVER.get_or_init(Server::start).url());
+/// A store whose buckets no other suite uses: suites run at the same time, with the same keys.
+async fn connect(prefix: &str) -> Redis {
+    let redis = Redis::at(SERVER.get_or_init(Server::start).url()).prefix(prefix);
     redis.deadline(Duration::from_secs(60)).connect().await.unwrap()
 }
 
-tollgate::conformance!(connect);
+tollgate::conformance!(|| connect("plain"));
 
 mod within_all_wrappers {
     use tollgate::backend::{CircuitBreaker, DenyCache, Fallback, Memory};
 
     tollgate::conformance!(|| async {
-        let store = DenyCache::new(CircuitBreaker::new(super::connect().await));
+        let store = DenyCache::new(CircuitBreaker::new(super::connect("wrapped").await));
         Fallback::new(store.max_age(tollgate::MINUTE), Memory::new())
     });
 }
