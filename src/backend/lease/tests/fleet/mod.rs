@@ -4,17 +4,21 @@
 //! too fast or too slow. Requests of a node come evenly. A meter checks each use of all nodes
 //! together.
 
+mod demand;
+mod network;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::algebra::{Bucket, Units, Verdict};
+use crate::algebra::{Bucket, Units};
+use crate::backend::Key;
 use crate::backend::conformance::dice::Dice;
-use crate::backend::lease::node::{LeaseDecision, LeaseNode, LotAnswer, LotQuestion, LotReturn};
+use crate::backend::lease::node::{LeaseDecision, LeaseNode};
 use crate::backend::lease::terms::LeaseTerms;
-use crate::backend::{Adjustment, BucketId, Charge, Key};
 use crate::clock::Timestamp;
 use crate::quota::{Quota, SECOND};
 
+use self::network::Message;
 use super::store::VirtualStore;
 
 /// How requests come to the nodes.
@@ -88,44 +92,6 @@ pub(super) struct FleetReport {
     /// What the node with the smallest part of its fair share got of that.
     pub(super) fairness: f64,
     pub(super) decisions: u64,
-}
-
-enum Message {
-    Question {
-        node: usize,
-        life: u32,
-        question: LotQuestion,
-        back: i64,
-        is_lost: bool,
-    },
-    Single {
-        node: usize,
-        life: u32,
-        units: Units,
-        sent: Timestamp,
-        back: i64,
-        is_lost: bool,
-    },
-    Return(LotReturn),
-    Answer {
-        node: usize,
-        life: u32,
-        question: LotQuestion,
-        answer: LotAnswer,
-    },
-    SingleAnswer {
-        node: usize,
-        life: u32,
-        units: Units,
-        sent: Timestamp,
-        wait: Option<u64>,
-        at: Timestamp,
-    },
-    Deadline {
-        node: usize,
-        life: u32,
-        question: LotQuestion,
-    },
 }
 
 struct Host {
@@ -269,81 +235,6 @@ impl Simulation {
         }
     }
 
-    fn set_demand(&mut self, at: i64) {
-        let count = self.hosts.len();
-        let rate = self.fleet.rate as f64 / 1e6;
-        let mut total = rate * self.fleet.load as f64 / 100.0;
-        let mut weights: Vec<f64> = match self.fleet.pattern {
-            Pattern::Even | Pattern::Pulse => vec![1.0; count],
-            Pattern::Zipf | Pattern::Jumps => {
-                (0..count).map(|nth| 1.0 / (nth + 1) as f64).collect()
-            }
-            Pattern::Hog => {
-                let mut weights = vec![1.0 / (count - 1).max(1) as f64; count];
-                weights[0] = 3.0;
-                weights
-            }
-        };
-        if self.fleet.pattern == Pattern::Jumps {
-            for nth in (1..count).rev() {
-                weights.swap(nth, self.dice.below(nth as u64 + 1) as usize);
-            }
-            for weight in &mut weights {
-                if count > 2 && self.dice.below(5) == 0 {
-                    *weight = 0.0;
-                }
-            }
-        }
-        if self.fleet.pattern == Pattern::Pulse {
-            total = rate * [0.3, 0.0, 6.0, 0.9][(at / 250_000 % 4) as usize];
-        }
-        let sum: f64 = weights.iter().sum::<f64>().max(1e-9);
-        for (host, weight) in self.hosts.iter_mut().zip(weights) {
-            host.demand = total * weight / sum;
-        }
-        let mut demands: Vec<f64> = self.hosts.iter().map(|host| host.demand).collect();
-        demands.sort_by(f64::total_cmp);
-        let mut left = rate;
-        self.level = f64::INFINITY;
-        for (nth, demand) in demands.iter().enumerate() {
-            let others = (count - nth) as f64;
-            if demand * others >= left {
-                self.level = left / others;
-                break;
-            }
-            left -= demand;
-        }
-    }
-
-    fn disturb(&mut self, at: i64) {
-        let faults = self.fleet.faults;
-        let every = match self.fleet.pattern {
-            Pattern::Jumps => 500_000,
-            Pattern::Pulse => 250_000,
-            Pattern::Even | Pattern::Zipf | Pattern::Hog => i64::MAX,
-        };
-        if at > 0 && at % every == 0 {
-            self.set_demand(at);
-        }
-        if faults.crashes && at > 0 && at % 100_000 == 0 {
-            for host in &mut self.hosts {
-                if self.dice.below(100) == 0 {
-                    // After a reboot, even the clock is another one.
-                    host.offset = self.dice.below(1_000_000_000) as i64;
-                    host.node =
-                        LeaseNode::new(&self.terms, host.clock(at), self.dice.below(1 << 60));
-                    host.life += 1;
-                    host.down_until = at + 200_000;
-                    host.waiting.clear();
-                }
-            }
-        }
-        if faults.partitions && at % 500_000 == 0 {
-            let dice = &mut self.dice;
-            self.cut_off.iter_mut().for_each(|cut_off| *cut_off = dice.below(10) == 0);
-        }
-    }
-
     /// The requests of one slot of a node.
     fn serve(&mut self, nth: usize, at: i64) {
         let host = &mut self.hosts[nth];
@@ -406,122 +297,6 @@ impl Simulation {
             }
             if let Some(back) = give_back {
                 self.send(at, Message::Return(back), nth);
-            }
-        }
-    }
-
-    fn delay(&mut self) -> i64 {
-        250 + self.dice.below(750) as i64
-    }
-
-    /// Sends a message to the store, which may be lost on the way there or back.
-    fn send(&mut self, at: i64, mut message: Message, nth: usize) {
-        self.trips += 1;
-        let (mut there, mut lost_there, mut lost_back) = (self.delay(), false, false);
-        if self.cut_off[nth] {
-            lost_there = self.dice.below(10) < 7;
-            lost_back = !lost_there;
-        }
-        if self.fleet.faults.losses && self.dice.below(100) == 0 {
-            lost_there = self.dice.below(2) == 0;
-            lost_back = !lost_there;
-        }
-        let mut late_back = 0;
-        if self.fleet.faults.delays && self.dice.below(100) == 0 {
-            let late = self.dice.below(800_000) as i64;
-            if self.dice.below(2) == 0 {
-                there += late;
-            } else {
-                late_back = late;
-            }
-        }
-        match &mut message {
-            Message::Question { back, is_lost, .. } | Message::Single { back, is_lost, .. } => {
-                *back += late_back;
-                *is_lost = lost_back;
-            }
-            _ => {}
-        }
-        if !lost_there {
-            self.post(at + there, message);
-        }
-    }
-
-    fn post(&mut self, due: i64, message: Message) {
-        self.sent += 1;
-        self.letters.push(Some(message));
-        self.messages.push(Reverse((due, self.sent, self.letters.len() - 1)));
-    }
-
-    fn deliver(&mut self, message: Message, at: i64) {
-        self.store.now = Timestamp::from_micros(EPOCH + at);
-        let terms = self.terms;
-        let (key, store) = (self.key.clone(), terms.store());
-        let id = BucketId::new("hot", &key);
-        match message {
-            Message::Question { node, life, question, back, is_lost } => {
-                let take = Charge::take(id, store, question.units);
-                let floor = Charge::look(id, store, terms.floor());
-                let applied = self.store.apply(&[take, floor]);
-                let is_admitted = applied.verdict() == Verdict::Admitted;
-                let (state, now) = (applied.readings()[0].state(), applied.now());
-                let answer = LotAnswer { is_admitted, state, at: now };
-                if !is_lost {
-                    self.post(at + back, Message::Answer { node, life, question, answer });
-                }
-            }
-            Message::Single { node, life, units, sent, back, is_lost } => {
-                let applied = self.store.apply(&[Charge::take(id, store, units)]);
-                let reading = applied.readings()[0];
-                let is_refused = reading.verdict() == Verdict::Refused;
-                let wait = is_refused.then(|| reading.wait().as_micros() as u64);
-                let now = applied.now();
-                if !is_lost {
-                    self.post(
-                        at + back,
-                        Message::SingleAnswer { node, life, units, sent, wait, at: now },
-                    );
-                }
-            }
-            Message::Return(back) => {
-                self.store.adjust(&[Adjustment::refund_since(id, store, back.units, back.since)]);
-            }
-            Message::Answer { node, life, question, answer } => {
-                let Some(now) = self.hears(node, life, at) else { return };
-                self.hosts[node].node.answer(&terms, &question, &answer, now);
-                self.wake(node, at);
-            }
-            Message::SingleAnswer { node, life, units, sent, wait, at: said } => {
-                let Some(now) = self.hears(node, life, at) else { return };
-                match wait {
-                    Some(wait) => {
-                        self.hosts[node].node.note_time(said, now);
-                        self.hosts[node].node.deny(&terms, units, wait, now);
-                    }
-                    None if now.micros_since(sent) < terms.safe_life() => {
-                        self.uses.push((at, node, units));
-                    }
-                    None => {}
-                }
-            }
-            Message::Deadline { node, life, question } => {
-                let Some(now) = self.hears(node, life, at) else { return };
-                self.hosts[node].node.fail(&question, now);
-                self.wake(node, at);
-            }
-        }
-    }
-
-    /// The time of a node, if it is still the one that has asked.
-    fn hears(&self, node: usize, life: u32, at: i64) -> Option<Timestamp> {
-        let host = &self.hosts[node];
-        (host.life == life && host.down_until <= at).then(|| host.clock(at))
-    }
-
-    fn wake(&mut self, nth: usize, at: i64) {
-        for (cost, since) in std::mem::take(&mut self.hosts[nth].waiting) {
-            if at - since < DEADLINE {
-                self.request(nth, cost, at, Some(since));
             }
         }
     }
