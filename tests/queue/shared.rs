@@ -156,8 +156,9 @@ async fn a_settlement_without_an_answer_counts() {
     assert_eq!(lines(&limiter), 0);
 }
 
-/// It was dated by the last answer about its bucket. With an old one it did not count at all for a
-/// reservation that came next, and without one it counted for ever.
+/// A limiter that dated the settlement by the last answer about its bucket would be wrong: by an old
+/// answer, the settlement does not count for the next reservation; without one, the settlement
+/// counts until the process ends.
 #[tokio::test(start_paused = true)]
 async fn a_settlement_without_an_answer_counts_for_a_minute() {
     for is_known in [true, false] {

@@ -70,7 +70,7 @@ impl<Q> QueueIndex<Q> {
             self.queues.remove(&hash);
         }
         // A map gives back no memory by itself. After a rush of clients, each with a queue of its
-        // own, it would stay as large for ever.
+        // own, the map would keep the memory of all these queues until the process ends.
         if self.queues.capacity() > MIN_CAPACITY && self.queues.len() < self.queues.capacity() / 8 {
             self.queues.shrink_to(MIN_CAPACITY);
         }

@@ -144,7 +144,7 @@ async fn a_dropped_probe_frees_its_place_at_once() {
     case.call().await.unwrap();
 }
 
-/// A probe that never ends would keep the breaker half open for ever.
+/// The breaker does not wait for a probe that never ends: no other call would reach the store.
 #[tokio::test]
 async fn a_probe_without_an_answer_counts_as_failed_after_the_longest_pause() {
     let case = Case::new(|_| Fault::Fail);
