@@ -1,5 +1,6 @@
 //! The example `plan` answers as a limiter does that gets the requests of the log.
 
+use std::env;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -269,9 +270,11 @@ fn a_generated_log_is_read_whole() {
     }
 }
 
+/// `TOLLGATE_PLAN_LINES=10000000` tries a log of so many lines, in a release build.
 #[test]
 fn a_generated_log_is_decided_as_by_a_limiter() {
-    let log = run(&["--generate", "20000", "--json"], "").unwrap();
+    let lines = env::var("TOLLGATE_PLAN_LINES").unwrap_or_else(|_| "20000".to_owned());
+    let log = run(&["--generate", &lines, "--json"], "").unwrap();
     for wait in [None, Some(SECOND)] {
         let quota = Quota::token_bucket(1, MINUTE).capacity(4);
         let limit = Limit::new("plan", quota);
@@ -296,8 +299,8 @@ fn a_generated_log_is_decided_as_by_a_limiter() {
             Some(_) => &["--wait", "1s", "1 per minute, capacity 4"],
         };
         let text = run(words, &log).unwrap();
-        assert!(text.contains(&format!("refused    {refused} of 20000 requests")), "{text}");
-        let told = text.contains(&format!("delayed    {delayed} of 20000 requests"));
+        assert!(text.contains(&format!("refused    {refused} of {lines} requests")), "{text}");
+        let told = text.contains(&format!("delayed    {delayed} of {lines} requests"));
         assert_eq!(told, wait.is_some(), "{text}");
     }
 }
