@@ -77,7 +77,7 @@ impl RateLimiter {
     pub fn limit<'l>(&'l self, limit: &'l Limit) -> LimitCall<'l> {
         LimitCall {
             limiter: self,
-            demands: Demands::new(limit),
+            demands: Demands::new(self.current(limit)),
             jitter: 0,
             progress: Progress::New,
         }
@@ -157,7 +157,7 @@ impl<'l> LimitCall<'l> {
     #[inline]
     pub fn and(mut self, limit: &'l Limit) -> Self {
         self.progress.restart();
-        self.demands.push(limit);
+        self.demands.push(self.limiter.current(limit));
         self
     }
 
@@ -337,7 +337,7 @@ impl<'l> Future for LimitCall<'l> {
             let Self { limiter, demands, jitter: 0, progress } = &mut *self else {
                 return self.poll_list(cx);
             };
-            if let Some(memory) = limiter.memory()
+            if let Some(memory) = limiter.plain_memory()
                 && let Progress::New = progress
                 && let Some(demand) = demands.lone_bucket()
             {

@@ -1,7 +1,5 @@
 //! The engine: every decision of the crate goes through it, and only it knows the stores.
 
-#[cfg(feature = "memory")]
-use std::any::Any;
 use std::borrow::Borrow;
 use std::sync::{Arc, OnceLock};
 
@@ -16,7 +14,9 @@ use super::off::Off;
 use super::queue::QueueRegistry;
 use super::random::Random;
 use super::rate_limited::RateLimited;
+use super::replacements::Replacements;
 use super::shared_resets::SharedResets;
+use super::store::Store;
 use crate::backend::{Adjustment, Answer, Applied, Backend, Charge, Origin};
 #[cfg(feature = "memory")]
 use crate::backend::{LineTicket, LineWaiter, Memory};
@@ -62,33 +62,44 @@ struct LimiterState {
     resets: Arc<SharedResets>,
     failures: Arc<FailureLog>,
     uses: Arc<LimitUses>,
+    /// The numbers that limits have in place of their own.
+    replacements: Arc<Replacements>,
     defaults: Defaults,
     /// The limiter that admits everything in place of this one, once it was needed.
     off: OnceLock<RateLimiter>,
-}
-
-/// Where the buckets of a limiter are.
-#[derive(Clone, Debug)]
-enum Store {
-    /// In this process. Called without dynamic dispatch, so that a decision can be inlined.
-    #[cfg(feature = "memory")]
-    Memory(Arc<Memory>),
-    Other(Arc<dyn Backend>),
 }
 
 impl RateLimiter {
     /// Makes a limiter that keeps its buckets in `backend`.
     #[must_use]
     pub fn new(backend: impl Backend) -> Self {
-        let store = Store::new(backend);
-        let queues = Arc::new(QueueRegistry::new(store.share()));
-        let (random, resets, failures, uses, defaults, off) = Default::default();
-        let state = LimiterState { store, queues, random, resets, failures, uses, defaults, off };
-        Self { shared: Arc::new(state) }
+        Self::with_numbers(backend, Arc::default(), Defaults::default())
     }
 
-    /// Makes a limiter with the defaults of this one that keeps its buckets in another store: a
-    /// transaction of a database, say, or the store of a test.
+    fn with_numbers(
+        backend: impl Backend,
+        replacements: Arc<Replacements>,
+        defaults: Defaults,
+    ) -> Self {
+        let store = Store::new(backend);
+        let queues = Arc::new(QueueRegistry::new(store.share()));
+        let (random, resets, failures, uses, off) = Default::default();
+        let shared = LimiterState {
+            store,
+            queues,
+            random,
+            resets,
+            failures,
+            uses,
+            replacements,
+            defaults,
+            off,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Makes a limiter with the defaults and the [replaced](Self::replace) numbers of this one that
+    /// keeps its buckets in another store: a transaction of a database, say, or the store of a test.
     ///
     /// # Examples
     ///
@@ -104,21 +115,22 @@ impl RateLimiter {
     /// ```
     #[must_use]
     pub fn with_backend(&self, backend: impl Backend) -> Self {
-        Self::new(backend).with_defaults(|all| *all = self.shared.defaults.clone())
+        let LimiterState { replacements, defaults, .. } = &*self.shared;
+        Self::with_numbers(backend, Arc::clone(replacements), defaults.clone())
     }
 
     /// A handle with other defaults. It shares everything else.
     pub(super) fn with_defaults(&self, change: impl FnOnce(&mut Defaults)) -> Self {
-        let LimiterState { store, queues, random, resets, failures, uses, defaults, .. } =
-            &*self.shared;
+        let shared = &*self.shared;
         let mut state = LimiterState {
-            store: store.clone(),
-            queues: Arc::clone(queues),
-            random: random.clone(),
-            resets: Arc::clone(resets),
-            failures: Arc::clone(failures),
-            uses: Arc::clone(uses),
-            defaults: defaults.clone(),
+            store: shared.store.clone(),
+            queues: Arc::clone(&shared.queues),
+            random: shared.random.clone(),
+            resets: Arc::clone(&shared.resets),
+            failures: Arc::clone(&shared.failures),
+            uses: Arc::clone(&shared.uses),
+            replacements: Arc::clone(&shared.replacements),
+            defaults: shared.defaults.clone(),
             off: OnceLock::new(),
         };
         change(&mut state.defaults);
@@ -134,7 +146,8 @@ impl RateLimiter {
             let Defaults { on_failure, speech, .. } = &self.shared.defaults;
             let (on_failure, speech) = (*on_failure, speech.silenced());
             let defaults = Defaults { on_failure, speech, is_off: true };
-            Self::new(Off::default()).with_defaults(|all| *all = defaults)
+            let replacements = Arc::clone(&self.shared.replacements);
+            Self::with_numbers(Off::default(), replacements, defaults)
         };
         self.shared.off.get_or_init(off).clone()
     }
@@ -156,6 +169,25 @@ impl RateLimiter {
     /// What its layers and calls make of its limits; the same of all its handles.
     pub(crate) fn uses(&self) -> &Arc<LimitUses> {
         &self.shared.uses
+    }
+
+    pub(super) fn replacements(&self) -> &Replacements {
+        &self.shared.replacements
+    }
+
+    /// A limit with the numbers in force.
+    #[inline(always)]
+    pub(crate) fn current<'l>(&'l self, limit: &'l Limit) -> &'l Limit {
+        match self.replacement(limit) {
+            Some(replacement) => replacement,
+            None => limit,
+        }
+    }
+
+    /// What stands in place of a limit; `None` if nothing does.
+    #[inline(always)]
+    pub(crate) fn replacement(&self, limit: &Limit) -> Option<&Arc<Limit>> {
+        self.shared.replacements.get(limit)
     }
 
     /// Makes a limiter that keeps its buckets in this process.
@@ -193,6 +225,14 @@ impl RateLimiter {
             Store::Memory(memory) => Some(memory),
             Store::Other(_) => None,
         }
+    }
+
+    /// The memory store, if its decisions concern nothing but the caller: then the shortest path may
+    /// decide. All else that happens to decisions belongs on the longer paths.
+    #[cfg(feature = "memory")]
+    #[inline]
+    pub(crate) fn plain_memory(&self) -> Option<&Arc<Memory>> {
+        self.memory()
     }
 
     /// Whether waiters stand in lines of the store, which gives them returned tokens by itself.
@@ -333,39 +373,5 @@ impl RateLimiter {
             charges.push(demand.charge_of(units, mode));
         }
         Ok(self.backend().apply(&charges))
-    }
-}
-
-impl Store {
-    fn new(backend: impl Backend) -> Self {
-        let backend = Arc::new(backend);
-        #[cfg(feature = "memory")]
-        {
-            let any: Arc<dyn Any + Send + Sync> = backend.clone();
-            // Limiters that share a memory store share its lines.
-            if let Some(shared) = any.downcast_ref::<Arc<Memory>>() {
-                return Self::Memory(Arc::clone(shared));
-            }
-            if let Ok(memory) = any.downcast() {
-                return Self::Memory(memory);
-            }
-        }
-        Self::Other(backend)
-    }
-
-    fn backend(&self) -> &dyn Backend {
-        match self {
-            #[cfg(feature = "memory")]
-            Self::Memory(memory) => &**memory,
-            Self::Other(backend) => &**backend,
-        }
-    }
-
-    fn share(&self) -> Arc<dyn Backend> {
-        match self {
-            #[cfg(feature = "memory")]
-            Self::Memory(memory) => Arc::<Memory>::clone(memory),
-            Self::Other(backend) => Arc::clone(backend),
-        }
     }
 }

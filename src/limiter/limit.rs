@@ -174,6 +174,18 @@ impl Limit {
         }
     }
 
+    /// The same limit with other numbers.
+    ///
+    /// # Errors
+    ///
+    /// If the quota contradicts itself or does not fit.
+    pub(super) fn with_quota(&self, quota: Quota) -> Result<Self, LimitError> {
+        match Bucket::of_shard(&quota) {
+            Ok(bucket) => Ok(Self { name: self.name.clone(), head: self.head, quota, bucket }),
+            Err(error) => Err(LimitError { name: self.name().into(), quota: Some(error) }),
+        }
+    }
+
     /// Sets what happens to requests of this limit during an outage of the store, in layers and in
     /// handlers.
     ///

@@ -54,7 +54,8 @@ fn decide_unknown<'l>(
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
     let has_changed = unknown.has_other_quota();
     let (at, reading) = unknown.charge(&demand.charge(Mode::Take, Mode::Take)?);
-    if has_changed {
+    // Numbers that were replaced are meant to differ.
+    if has_changed && limiter.replacements().is_empty() {
         limiter.uses().note_conversion(demand.limit, &demand.key, at);
     }
     answer(limiter, demand, at, reading)

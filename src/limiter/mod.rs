@@ -51,6 +51,11 @@
 //! [`RateLimiter::penalize`] takes tokens whatever the bucket holds, into debt if need be.
 //! [`RateLimiter::block`] closes a bucket for a time.
 //!
+//! # Changing numbers
+//!
+//! [`RateLimiter::replace`] gives a limit other numbers while the program runs. What each key has
+//! used stays used.
+//!
 //! # Moving a permit into a task or a stream
 //!
 //! A permit borrows the limiter and the limits. [`Permit::into_owned`] makes one that borrows
@@ -164,6 +169,8 @@ mod progress;
 mod queue;
 mod random;
 mod rate_limited;
+mod replace;
+mod replacements;
 mod reservation;
 mod reserve_call;
 mod reserved_slot;
@@ -172,6 +179,7 @@ mod serde;
 mod settle;
 mod shared_resets;
 mod snapshot;
+mod store;
 mod too_large;
 mod wait;
 mod waiting;
@@ -200,6 +208,8 @@ pub use self::snapshot::Snapshot;
 pub use crate::backend::OnFailure;
 
 pub use self::penalty::{BlockCall, PenalizeCall};
+
+pub use self::replace::ReplaceError;
 
 // For the rooms above.
 

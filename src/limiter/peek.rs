@@ -59,6 +59,7 @@ impl RateLimiter {
     #[doc(alias = "get_tokens")]
     #[inline]
     pub fn peek<'l>(&'l self, limit: &'l Limit) -> PeekCall<'l> {
+        let limit = self.current(limit);
         PeekCall { limiter: self, limit, key: Key::GLOBAL, cost: 1, progress: Progress::New }
     }
 
@@ -112,6 +113,7 @@ impl RateLimiter {
     #[doc(alias = "resetKey")]
     #[inline]
     pub fn reset<'l>(&'l self, limit: &'l Limit) -> ResetCall<'l> {
+        let limit = self.current(limit);
         ResetCall { limiter: self, limit, key: Key::GLOBAL, progress: Progress::New }
     }
 }

@@ -202,7 +202,8 @@ struct BucketChange<'l> {
 
 impl<'l> BucketChange<'l> {
     #[inline]
-    const fn new(limiter: &'l RateLimiter, limit: &'l Limit) -> Self {
+    fn new(limiter: &'l RateLimiter, limit: &'l Limit) -> Self {
+        let limit = limiter.current(limit);
         Self { limiter, limit, key: Key::GLOBAL, progress: Progress::New }
     }
 

@@ -14,7 +14,7 @@ pub(super) fn field_set(
     demands: &[Demand<RuleLimit<'_>>],
     outcome: &Outcome,
 ) -> FieldSet {
-    let mut fields = FieldSetBuilder::new(plan.dialects(), plan.template_for(demands.len()));
+    let mut fields = FieldSetBuilder::new(plan.dialects(), plan.template_for(demands));
     for (demand, level) in outcome.levels(demands) {
         let limit = demand.limit();
         let (policy, partition_key) = (plan.policy(limit), plan.partition_key_of(&demand.key));
@@ -38,7 +38,7 @@ pub(super) fn on_lone_response(
     if !plan.sends_fields() {
         return Some(OnResponse::restyling(plan.restyling.as_ref()));
     }
-    let lone = plan.lone_template.as_ref()?;
+    let lone = plan.lone_template_for(limit)?;
     Some(OnResponse::Member(Arc::clone(lone), lone.template.numbers(limit, &level())))
 }
 

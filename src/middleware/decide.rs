@@ -75,7 +75,7 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
         if !planned.applies_to(head, || plan.limiter.random().next()) {
             continue;
         }
-        match planned.demand(head, position) {
+        match planned.demand(&plan.limiter, head, position) {
             Ok(Some(demand)) if planned.enforces(&demand) => demands.push(demand),
             Ok(Some(demand)) => shadows.push(demand.with_limit(demand.limit.to_static())),
             Ok(None) => {}

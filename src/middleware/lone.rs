@@ -22,9 +22,17 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Rend
     let planned = &plan.first;
     let key = match planned.extract(head) {
         Ok(Extracted::Key(key)) => key,
-        keyless => return decide_one(plan, head, planned.demand_without_key(head, keyless, 0)),
+        keyless => {
+            return decide_one(
+                plan,
+                head,
+                planned.demand_without_key(&plan.limiter, head, keyless, 0),
+            );
+        }
     };
-    let Some(choice) = planned.choose(head) else { return decide_one(plan, head, Ok(None)) };
+    let Some(choice) = planned.choose(&plan.limiter, head) else {
+        return decide_one(plan, head, Ok(None));
+    };
     let (limit, explicit_cost) = (choice.shared(), planned.cost(head));
     let cost = explicit_cost.unwrap_or(1);
     let (false, Ok(units)) = (limit.is_in_shards(), units_of(limit, cost, Terms::AT_ONCE)) else {

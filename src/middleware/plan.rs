@@ -8,13 +8,13 @@ use super::call_response::ResponseStyle;
 use super::log::Log;
 use super::lone_response::LoneResponse;
 use super::on_refusal::RefusalWording;
-use super::planned_rule::PlannedRule;
+use super::planned_rule::{PlannedRule, RuleLimit};
 use super::rules::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
 use super::watch::{ServiceCount, Watch};
 use crate::fields::{Dialects, FieldTemplate, LoneTemplate, PolicyText, RetryAfter};
 use crate::key::Key;
-use crate::limiter::{Limit, LimitUser, RateLimiter};
+use crate::limiter::{Demand, Limit, LimitUser, RateLimiter};
 
 /// The state that all services of a layer share.
 pub(super) struct Plan {
@@ -31,7 +31,7 @@ pub(super) struct Plan {
     /// The header fields that are the same for every request to which all rules apply.
     template: Option<Arc<FieldTemplate>>,
     /// The fields and the refusals of a layer with one limit.
-    pub(super) lone_template: Option<Arc<LoneResponse>>,
+    lone_template: Option<Arc<LoneResponse>>,
     /// Whether refusals have the wording of that template.
     uses_template_wording: bool,
     /// The number of rules in the template.
@@ -94,8 +94,8 @@ impl Plan {
             let is_lone = plan.advertised_count == 1
                 && (plan.dialects().is_draft_11_alone() || !plan.sends_fields());
             let lone = || {
-                let template = LoneTemplate::new(plan.limit(), Arc::clone(&template));
-                Arc::new(LoneResponse { template, restyling: plan.restyling.clone() })
+                let limit = &plan.advertised().next().unwrap_or(&plan.first).rule.limit;
+                Arc::new(plan.lone_response(limit, Arc::clone(&template)))
             };
             plan.lone_template = is_lone.then(lone);
             plan.template = Some(template);
@@ -177,19 +177,51 @@ impl Plan {
         !self.dialects().is_none()
     }
 
-    /// The template, if this many limits are all the limits that it shows.
+    /// The template, if it shows the limits of these demands and no others.
     #[inline]
-    pub(super) fn template_for(&self, limits: usize) -> Option<&Arc<FieldTemplate>> {
+    pub(super) fn template_for(
+        &self,
+        demands: &[Demand<RuleLimit<'_>>],
+    ) -> Option<&Arc<FieldTemplate>> {
         // Only if each advertised rule has a demand: the template has a member for each of them.
-        self.template.as_ref().filter(|_| limits == self.advertised_count)
+        // Numbers that were replaced are not in it.
+        self.template.as_ref().filter(|_| {
+            demands.len() == self.advertised_count
+                && demands.iter().all(|demand| {
+                    let planned = self.rule_at(demand.limit.rule);
+                    planned.is_some_and(|planned| planned.has(demand.limit()))
+                })
+        })
     }
 
-    /// The template of a layer with one limit, if its refusals have the configured wording.
-    pub(super) fn refusal_template(&self) -> Option<&LoneTemplate> {
-        self.lone_template
-            .as_deref()
-            .map(|lone| &lone.template)
-            .filter(|_| self.uses_template_wording)
+    /// The template of a layer with one limit, if there is one for these numbers.
+    #[inline(always)]
+    pub(super) fn lone_template_for(&self, limit: &Limit) -> Option<&Arc<LoneResponse>> {
+        let lone = self.lone_template.as_ref()?;
+        if lone.is_for(limit) {
+            return Some(lone);
+        }
+        lone.replaced(limit, || {
+            // Kept only for the numbers in force: these stay where they are as long as the limiter
+            // lives, which the plan holds.
+            let current = self.limiter.replacement(self.limit())?;
+            let is_current = std::ptr::eq(Arc::as_ptr(current), limit);
+            let policy = is_current.then(|| PolicyText::new(current))?;
+            let fields = FieldTemplate::new(self.dialects(), std::iter::once(&policy));
+            Some(self.lone_response(current, Arc::new(fields)))
+        })
+    }
+
+    fn lone_response(&self, limit: &Arc<Limit>, fields: Arc<FieldTemplate>) -> LoneResponse {
+        let template = LoneTemplate::new(limit, fields);
+        LoneResponse::new(template, self.restyling.clone(), Arc::clone(limit))
+    }
+
+    /// The template of a layer with one limit, if it is for these numbers and its refusals have the
+    /// configured wording.
+    pub(super) fn refusal_template_for(&self, limit: &Limit) -> Option<&LoneTemplate> {
+        let lone = self.lone_template_for(limit).filter(|_| self.uses_template_wording);
+        lone.map(|lone| &lone.template)
     }
 
     /// The partition of a key in base64, if the fields show it.

@@ -11,7 +11,7 @@ use super::rule::{RequestCost, Rule};
 use super::setup_check::SetupCheck;
 use crate::fields::PolicyText;
 use crate::key::{Extracted, Head, Key, KeyError};
-use crate::limiter::{Demand, Limit};
+use crate::limiter::{Demand, Limit, RateLimiter};
 
 /// A rule of a plan, with the state that all its requests share.
 pub(super) struct PlannedRule {
@@ -29,7 +29,7 @@ pub(super) struct RuleLimit<'p> {
     pub(super) rule: usize,
 }
 
-/// The rule's limit, or the one that was chosen for a request.
+/// The rule's limit, the one that was chosen for a request, or the one that stands in their place.
 pub(super) enum LimitRef<'p> {
     Fixed(&'p Arc<Limit>),
     Chosen(Arc<Limit>),
@@ -83,6 +83,11 @@ impl PlannedRule {
         }
     }
 
+    /// Whether this is the rule's own limit, and not one that stands in its place.
+    pub(super) fn has(&self, limit: &Limit) -> bool {
+        std::ptr::eq(Arc::as_ptr(&self.rule.limit), limit)
+    }
+
     /// Whether it applies to this request. `draw` is called only if the rule samples requests.
     pub(super) fn applies_to(&self, head: &Head<'_>, draw: impl FnOnce() -> u64) -> bool {
         self.rule.options.as_ref().is_none_or(|options| options.applies_to(head, draw))
@@ -100,14 +105,15 @@ impl PlannedRule {
     /// # Errors
     ///
     /// The answer to a request if its key is missing or cannot be used.
-    pub(super) fn demand(
-        &self,
+    pub(super) fn demand<'p>(
+        &'p self,
+        limiter: &'p RateLimiter,
         head: &Head<'_>,
         position: usize,
-    ) -> Result<Option<Demand<RuleLimit<'_>>>, NoKey> {
+    ) -> Result<Option<Demand<RuleLimit<'p>>>, NoKey> {
         match self.extract(head) {
-            Ok(Extracted::Key(key)) => Ok(self.demand_by(head, key, position)),
-            keyless => self.demand_without_key(head, keyless, position),
+            Ok(Extracted::Key(key)) => Ok(self.demand_by(limiter, head, key, position)),
+            keyless => self.demand_without_key(limiter, head, keyless, position),
         }
     }
 
@@ -130,12 +136,13 @@ impl PlannedRule {
     ///
     /// Like [`demand`](Self::demand).
     #[cold]
-    pub(super) fn demand_without_key(
-        &self,
+    pub(super) fn demand_without_key<'p>(
+        &'p self,
+        limiter: &'p RateLimiter,
         head: &Head<'_>,
         extracted: Result<Extracted, KeyError>,
         position: usize,
-    ) -> Result<Option<Demand<RuleLimit<'_>>>, NoKey> {
+    ) -> Result<Option<Demand<RuleLimit<'p>>>, NoKey> {
         let error = match &extracted {
             Ok(_) => return Ok(None),
             Err(error) => error,
@@ -161,23 +168,34 @@ impl PlannedRule {
         }
         match (status, missing_key) {
             (Some(status), _) => Err(NoKey::new(status, error)),
-            (None, MissingKey::Shared) => Ok(self.demand_by(head, Key::GLOBAL, position)),
+            (None, MissingKey::Shared) => Ok(self.demand_by(limiter, head, Key::GLOBAL, position)),
             (None, _) => Ok(None),
         }
     }
 
     /// Like [`demand`](Self::demand), with this key.
-    fn demand_by(&self, head: &Head<'_>, key: Key, rule: usize) -> Option<Demand<RuleLimit<'_>>> {
-        Some(self.choose(head)?.demand(key, self.cost(head), rule))
+    fn demand_by<'p>(
+        &'p self,
+        limiter: &'p RateLimiter,
+        head: &Head<'_>,
+        key: Key,
+        rule: usize,
+    ) -> Option<Demand<RuleLimit<'p>>> {
+        Some(self.choose(limiter, head)?.demand(key, self.cost(head), rule))
     }
 
-    /// The limit of a request; `None` if the request is not limited.
+    /// The limit of a request, with the numbers in force; `None` if the request is not limited.
     #[inline(always)]
-    pub(super) fn choose(&self, head: &Head<'_>) -> Option<LimitRef<'_>> {
-        Some(match &self.rule.chooser {
+    pub(super) fn choose<'p>(
+        &'p self,
+        limiter: &'p RateLimiter,
+        head: &Head<'_>,
+    ) -> Option<LimitRef<'p>> {
+        let choice = match &self.rule.chooser {
             None => LimitRef::Fixed(&self.rule.limit),
             Some(choose) => LimitRef::Chosen(choose(head)?),
-        })
+        };
+        Some(limiter.replacement(choice.shared()).map_or(choice, LimitRef::Fixed))
     }
 
     /// What a request costs; `None` if no cost was set.

@@ -117,7 +117,7 @@ pub(super) fn render_lone(
     after: impl FnOnce() -> Duration,
     head: &Head<'_>,
 ) -> Option<Response<RefusalText>> {
-    let template = plan.refusal_template().filter(|_| !is_grpc(head))?;
+    let template = plan.refusal_template_for(limit).filter(|_| !is_grpc(head))?;
     let after = after();
     plan.log.refused(limit, after);
     let mut response = template.refusal(template.numbers(limit, level), after);

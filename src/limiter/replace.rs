@@ -1,0 +1,151 @@
+//! Changing the numbers of limits while they are used.
+
+use std::fmt;
+
+use super::engine::RateLimiter;
+use super::replacements::{MAX_VERSIONS, TooManyVersions};
+use super::{Limit, LimitError};
+use crate::quota::Quota;
+
+/// Numbers that change while a service runs.
+impl RateLimiter {
+    /// Gives a limit other numbers from now on, in all calls and layers of this limiter and its
+    /// clones.
+    ///
+    /// What each key has *used* stays used, as [`rescale`](crate::algebra::rescale) says: a client
+    /// that has used 3 of 3 tokens has 97 left when the limit becomes 100, and one that has used 50
+    /// of 100 has a debt of 47 when it becomes 3. No key gets a refill by it, however often the
+    /// numbers change. Nothing waits for it: calls that have begun end with the numbers of before,
+    /// requests in a queue run at the instant that they were told, or earlier.
+    ///
+    /// `limit` is named by its name and by the numbers that *it* has, which are those before the
+    /// first replacement: `replace(&LOGIN, ..)` twice replaces the same limit twice. Limits of the
+    /// same name with other numbers, such as the plans of a service, keep theirs. Its own numbers
+    /// as `quota` undo all replacements.
+    ///
+    /// The new numbers are in force when this function returns. They are kept in this process: on a
+    /// store that other processes share, each of them replaces the numbers for itself, at its own
+    /// time.
+    ///
+    /// While numbers change, or differ between processes, a key gets at most what the larger of the
+    /// two quotas allows, if both have the same kind, period and start. If not, each change may add
+    /// one step of gain: a window of one quota may open just before, and a window of the other one
+    /// just after.
+    ///
+    /// Returns the numbers that were in force before.
+    ///
+    /// # Errors
+    ///
+    /// If the quota contradicts itself or does not fit. Then the numbers stay as they are. So they
+    /// do if this limiter has had 65,536 different quotas already: it keeps each of them, some 300
+    /// bytes, for as long as it lives, as calls borrow them. Numbers that it has had before count
+    /// once, so a controller that computes rates should round them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
+    ///
+    /// const EXPORTS: Limit = Limit::new("exports", Quota::token_bucket(3, HOUR));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = RateLimiter::in_memory();
+    /// limiter.limit(&EXPORTS).key("alice").cost(3).await?;
+    /// assert!(limiter.limit(&EXPORTS).key("alice").await.is_err());
+    ///
+    /// let before = limiter.replace(&EXPORTS, "100 per hour".parse()?)?;
+    /// assert_eq!(before, Quota::token_bucket(3, HOUR));
+    /// let permit = limiter.limit(&EXPORTS).key("alice").await?;
+    /// assert_eq!(permit.remaining(), 96); // 3 of 100 were used, and this is the fourth
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("reload", "update", "set_quota", "replace_configuration", "hot_reload"))]
+    pub fn replace(&self, limit: &Limit, quota: Quota) -> Result<Quota, ReplaceError> {
+        let failed =
+            |cause| ReplaceError(Box::new(ReplaceFailure { limit: limit.clone(), quota, cause }));
+        let new = limit.with_quota(quota).map_err(|error| failed(ReplaceCause::Limit(error)))?;
+        match self.replacements().replace(limit, new) {
+            Ok(before) => Ok(*before.quota()),
+            Err(TooManyVersions) => Err(failed(ReplaceCause::TooManyVersions)),
+        }
+    }
+
+    /// The numbers of a limit that are in force: its own, or those that
+    /// [`replace`](Self::replace) gave it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
+    ///
+    /// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+    ///
+    /// let limiter = RateLimiter::in_memory();
+    /// limiter.replace(&LOGIN, Quota::token_bucket(10, HOUR))?;
+    /// assert_eq!(limiter.quota(&LOGIN).to_string(), "10 per hour");
+    /// assert_eq!(LOGIN.quota().to_string(), "5 per hour");
+    /// # Ok::<(), tollgate::limiter::ReplaceError>(())
+    /// ```
+    #[must_use]
+    pub fn quota(&self, limit: &Limit) -> Quota {
+        *self.current(limit).quota()
+    }
+}
+
+/// The error of numbers that cannot take the place of others. The numbers in force stay.
+#[derive(Clone, Debug)]
+pub struct ReplaceError(Box<ReplaceFailure>);
+
+#[derive(Clone, Debug)]
+struct ReplaceFailure {
+    limit: Limit,
+    quota: Quota,
+    cause: ReplaceCause,
+}
+
+#[derive(Clone, Debug)]
+enum ReplaceCause {
+    Limit(LimitError),
+    TooManyVersions,
+}
+
+impl ReplaceError {
+    /// The limit, with the numbers that it was made with.
+    #[must_use]
+    pub fn limit(&self) -> &Limit {
+        &self.0.limit
+    }
+
+    /// The numbers that cannot be used.
+    #[must_use]
+    pub fn quota(&self) -> &Quota {
+        &self.0.quota
+    }
+}
+
+impl fmt::Display for ReplaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ReplaceFailure { limit, quota, cause } = &*self.0;
+        let name = limit.name();
+        write!(f, "limit {name:?} keeps its numbers, since it cannot have {quota}")?;
+        match cause {
+            ReplaceCause::Limit(_) => Ok(()),
+            ReplaceCause::TooManyVersions => write!(
+                f,
+                ": this limiter has had {MAX_VERSIONS} different quotas, and keeps them all \
+                 (round computed numbers, or make another limiter)"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReplaceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0.cause {
+            ReplaceCause::Limit(error) => std::error::Error::source(error),
+            ReplaceCause::TooManyVersions => None,
+        }
+    }
+}

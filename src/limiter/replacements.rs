@@ -1,0 +1,300 @@
+//! The numbers that limits have in place of their own.
+//!
+//! # Design
+//!
+//! A call borrows its limit, so a limit that takes the place of another one has to stay where it is
+//! for as long as the limiter lives. So nothing here is moved or dropped: each set of numbers that a
+//! limit has had is a *version*, and an index says which of them is in force. A limit that returns to
+//! numbers that it has had gets the version of then.
+//!
+//! A decision reads without a lock: the table, the chain of the limit's name, and the index. While
+//! nothing has been replaced there is no table, and a decision only sees that.
+//!
+//! ```text
+//! table ──> chains, by the name        of: login, 5 per hour
+//!           │ 0 │                      in force: 2 ───────────────┐
+//!           │ 1 │ ──────────────────>  versions: 10 per hour, 20 per hour
+//!           │ … │                      next ──> of: api, 100 per minute
+//! ```
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use siphasher::sip::SipHasher13;
+
+use super::Limit;
+
+/// The numbers in force, for all handles of a limiter.
+#[derive(Default)]
+pub(super) struct Replacements {
+    /// Made by the first replacement.
+    table: OnceLock<Box<ReplacementTable>>,
+}
+
+struct ReplacementTable {
+    chains: [OnceLock<Box<ReplacedLimit>>; CHAINS],
+    /// The versions that the table keeps. Held while an entry or a version is added, so that both are
+    /// added once.
+    kept: Mutex<usize>,
+}
+
+/// A limit whose numbers were replaced.
+struct ReplacedLimit {
+    of: Limit,
+    /// Which version is in force, counted from one; zero is `of` itself.
+    in_force: AtomicUsize,
+    versions: Versions,
+    next: OnceLock<Box<ReplacedLimit>>,
+}
+
+/// What a limit has been replaced by. Its chunks double in size, so that an index finds its place in
+/// a few steps, and nothing moves when another version is added.
+#[derive(Default)]
+struct Versions {
+    chunks: [OnceLock<Box<[VersionSlot]>>; CHUNKS],
+}
+
+/// A place for a version.
+type VersionSlot = OnceLock<Arc<Limit>>;
+
+/// Few limiters have more limits in their configuration.
+const CHAINS: usize = 64;
+
+/// Chunks of 1, 2, 4, .. versions: enough for [`MAX_VERSIONS`].
+const CHUNKS: usize = 17;
+
+/// How many versions a limiter keeps: some 20 MB.
+pub(super) const MAX_VERSIONS: usize = 1 << 16;
+
+const _: () = assert!((1 << CHUNKS) > MAX_VERSIONS, "a limit may have had all versions");
+
+impl Replacements {
+    /// What stands in place of a limit; `None` if nothing does.
+    #[inline(always)]
+    pub(super) fn get(&self, limit: &Limit) -> Option<&Arc<Limit>> {
+        self.table.get()?.get(limit)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.table.get().is_none()
+    }
+
+    /// Puts `new` in the place of `of`, and returns what was in force before.
+    ///
+    /// # Errors
+    ///
+    /// If the limiter keeps as many versions as it can.
+    pub(super) fn replace(&self, of: &Limit, new: Limit) -> Result<Limit, TooManyVersions> {
+        let table = self.table.get_or_init(|| Box::new(ReplacementTable::new()));
+        let mut kept = table.kept();
+        let entry = table.entry(of);
+        let before = entry.current().map_or_else(|| of.clone(), |before| Limit::clone(before));
+        let index = if new == entry.of { 0 } else { entry.version(new, &mut kept)? };
+        // A decision that sees the index sees the version, too.
+        entry.in_force.store(index, Ordering::Release);
+        Ok(before)
+    }
+}
+
+/// The limiter keeps as many versions as it can.
+#[derive(Debug)]
+pub(super) struct TooManyVersions;
+
+impl ReplacementTable {
+    fn new() -> Self {
+        Self { chains: [const { OnceLock::new() }; CHAINS], kept: Mutex::new(0) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get(&self, limit: &Limit) -> Option<&Arc<Limit>> {
+        let mut link = self.chains.get(chain(limit))?;
+        loop {
+            let entry = link.get()?;
+            if entry.is_of(limit) {
+                return entry.current();
+            }
+            link = &entry.next;
+        }
+    }
+
+    /// The entry of a limit, which is added if there is none. The caller holds the lock.
+    fn entry(&self, of: &Limit) -> &ReplacedLimit {
+        let mut link = self.chains.get(chain(of)).unwrap_or_else(|| {
+            let [first, ..] = &self.chains;
+            first
+        });
+        loop {
+            let entry = link.get_or_init(|| Box::new(ReplacedLimit::new(of)));
+            if entry.is_of(of) {
+                return entry;
+            }
+            link = &entry.next;
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, usize> {
+        // A poisoned lock is harmless: an entry or a version is there or is not.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The chain of a limit, by its name.
+fn chain(limit: &Limit) -> usize {
+    let mut hasher = SipHasher13::new();
+    limit.name().hash(&mut hasher);
+    let chains = u64::try_from(CHAINS).unwrap_or(1);
+    let chain = hasher.finish().checked_rem(chains).unwrap_or(0);
+    usize::try_from(chain).unwrap_or(0)
+}
+
+impl ReplacedLimit {
+    fn new(of: &Limit) -> Self {
+        Self {
+            of: of.clone(),
+            in_force: AtomicUsize::new(0),
+            versions: Versions::default(),
+            next: OnceLock::new(),
+        }
+    }
+
+    /// Limits of one name and quota that say different things about outages are different here: each
+    /// goes on to say what it says.
+    fn is_of(&self, limit: &Limit) -> bool {
+        self.of == *limit && self.of.get_on_failure() == limit.get_on_failure()
+    }
+
+    fn current(&self) -> Option<&Arc<Limit>> {
+        let index = self.in_force.load(Ordering::Acquire).checked_sub(1)?;
+        self.versions.slot(index)?.get()
+    }
+
+    /// The index of a version, counted from one. It is added if there is none.
+    fn version(&self, new: Limit, kept: &mut usize) -> Result<usize, TooManyVersions> {
+        let mut count = 0_usize;
+        while let Some(version) = self.versions.slot(count).and_then(VersionSlot::get) {
+            count = count.saturating_add(1);
+            if **version == new {
+                return Ok(count);
+            }
+        }
+        if *kept >= MAX_VERSIONS {
+            return Err(TooManyVersions);
+        }
+        let slot = self.versions.slot_or_new(count).ok_or(TooManyVersions)?;
+        slot.get_or_init(|| Arc::new(new));
+        *kept = kept.saturating_add(1);
+        Ok(count.saturating_add(1))
+    }
+}
+
+impl Versions {
+    /// The slot of an index, if its chunk is there.
+    fn slot(&self, index: usize) -> Option<&VersionSlot> {
+        let (chunk, place) = place(index)?;
+        self.chunks.get(chunk)?.get()?.get(place)
+    }
+
+    fn slot_or_new(&self, index: usize) -> Option<&VersionSlot> {
+        let (chunk, place) = place(index)?;
+        let size = 1_usize.checked_shl(u32::try_from(chunk).ok()?)?;
+        let slots = || (0..size).map(|_| VersionSlot::new()).collect();
+        self.chunks.get(chunk)?.get_or_init(slots).get(place)
+    }
+}
+
+/// The chunk of an index, and the place in it: 0 is in the first chunk, 1 and 2 in the second, 3 to 6
+/// in the third.
+fn place(index: usize) -> Option<(usize, usize)> {
+    let number = index.checked_add(1)?;
+    let chunk = number.ilog2();
+    let first = 1_usize.checked_shl(chunk)?;
+    Some((usize::try_from(chunk).ok()?, number.checked_sub(first)?))
+}
+
+impl fmt::Debug for Replacements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        for chain in self.table.get().iter().flat_map(|table| &table.chains) {
+            let mut link = chain.get();
+            while let Some(entry) = link {
+                if let Some(current) = entry.current() {
+                    map.entry(&entry.of.name(), &format_args!("{}", current.quota()));
+                }
+                link = entry.next.get();
+            }
+        }
+        map.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::{HOUR, Quota};
+
+    fn limit(name: &'static str, rate: u64) -> Limit {
+        Limit::try_new(name, Quota::try_token_bucket(rate, HOUR).unwrap()).unwrap()
+    }
+
+    fn in_force(replacements: &Replacements, of: &Limit) -> Limit {
+        replacements.get(of).map_or_else(|| of.clone(), |limit| Limit::clone(limit))
+    }
+
+    #[test]
+    fn indices_fill_chunks_that_double() {
+        let mut expected = (0, 0);
+        for index in 0..(1 << 12) {
+            assert_eq!(place(index), Some(expected), "{index}");
+            let (chunk, place) = expected;
+            expected = if place + 1 == 1 << chunk { (chunk + 1, 0) } else { (chunk, place + 1) };
+        }
+        assert_eq!(place(usize::MAX), None);
+    }
+
+    #[test]
+    fn each_limit_has_its_own_numbers_also_where_chains_are_shared() {
+        let replacements = Replacements::default();
+        let names: Vec<&'static str> =
+            (0..1_000).map(|nth| &*Box::leak(format!("limit {nth}").into_boxed_str())).collect();
+        for (nth, name) in (1..).zip(&names) {
+            assert_eq!(replacements.get(&limit(name, 1)).map(|limit| limit.quota().rate()), None);
+            replacements.replace(&limit(name, 1), limit(name, nth + 1)).unwrap();
+        }
+        for (nth, name) in (1..).zip(&names) {
+            assert_eq!(in_force(&replacements, &limit(name, 1)), limit(name, nth + 1));
+            // A plan of the same name.
+            assert_eq!(in_force(&replacements, &limit(name, 5_000)), limit(name, 5_000));
+        }
+    }
+
+    #[test]
+    fn a_limit_that_switches_to_and_fro_keeps_two_versions() {
+        let (replacements, api) = (Replacements::default(), limit("api", 1));
+        for _ in 0..1_000 {
+            for rate in [2, 3, 1] {
+                replacements.replace(&api, limit("api", rate)).unwrap();
+                assert_eq!(in_force(&replacements, &api), limit("api", rate));
+            }
+        }
+        assert_eq!(*replacements.table.get().unwrap().kept(), 2);
+    }
+
+    #[test]
+    fn a_limiter_keeps_a_bounded_number_of_versions() {
+        let (replacements, api) = (Replacements::default(), limit("api", 1));
+        // Entries are counted together: half of the versions belong to another limit.
+        let other = limit("other", 1);
+        replacements.replace(&other, limit("other", 2)).unwrap();
+        *replacements.table.get().unwrap().kept() = MAX_VERSIONS - 10;
+        for rate in 2..12 {
+            replacements.replace(&api, limit("api", rate)).unwrap();
+        }
+        replacements.replace(&api, limit("api", 100)).unwrap_err();
+        assert_eq!(in_force(&replacements, &api), limit("api", 11), "the numbers in force stay");
+        replacements.replace(&api, limit("api", 5)).unwrap();
+        assert_eq!(in_force(&replacements, &api), limit("api", 5), "a version of before is there");
+    }
+}
