@@ -9,6 +9,7 @@ mod leasing;
 mod one_piece;
 mod penalties;
 mod promises;
+mod replacing;
 mod reservations;
 #[cfg(feature = "axum")]
 mod resets;

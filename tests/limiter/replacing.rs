@@ -1,0 +1,353 @@
+//! Limits whose numbers change while they are used.
+
+use crate::support;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use support::cases::seeds;
+use support::dice::Dice;
+use support::{START, admitted, at_once, limiter, remaining};
+use tollgate::algebra::{check_history, check_history_with_returns};
+use tollgate::backend::Memory;
+use tollgate::clock::ManualClock;
+use tollgate::limiter::ReplaceError;
+use tollgate::{
+    DAY, HOUR, Limit, MINUTE, OnFailure, Permit, Quota, RateLimited, RateLimiter, Reservation,
+    SECOND, Snapshot, Timestamp,
+};
+
+static FREE: Limit = Limit::new("per-user", Quota::token_bucket(3, MINUTE));
+static PRO: Limit = Limit::new("per-user", Quota::token_bucket(100, MINUTE));
+
+fn frozen() -> RateLimiter {
+    limiter(&ManualClock::new(START))
+}
+
+#[track_caller]
+fn replace(limiter: &RateLimiter, limit: &Limit, quota: Quota) -> Quota {
+    limiter.replace(limit, quota).unwrap()
+}
+
+#[test]
+fn what_a_key_has_used_stays_used() {
+    let limiter = frozen();
+    assert!(admitted(&limiter, &FREE, 1, 3));
+    assert!(!admitted(&limiter, &FREE, 1, 1));
+    assert_eq!(replace(&limiter, &FREE, Quota::token_bucket(100, MINUTE)), *FREE.quota());
+    assert_eq!(remaining(&limiter, &FREE, 1), 97);
+    assert_eq!(remaining(&limiter, &FREE, 2), 100);
+
+    assert!(admitted(&limiter, &FREE, 2, 50));
+    let before = replace(&limiter, &FREE, Quota::token_bucket(10, MINUTE));
+    assert_eq!(before, Quota::token_bucket(100, MINUTE));
+    let snapshot = at_once(limiter.peek(&FREE).key(2_u64)).unwrap();
+    assert_eq!(snapshot.tokens().to_string(), "-40");
+    assert_eq!(snapshot.wait(), Some(41 * (MINUTE / 10)));
+}
+
+#[test]
+fn its_own_numbers_undo_a_replacement() {
+    let limiter = frozen();
+    replace(&limiter, &FREE, Quota::token_bucket(7, HOUR));
+    replace(&limiter, &FREE, Quota::token_bucket(8, HOUR));
+    assert_eq!(limiter.quota(&FREE), Quota::token_bucket(8, HOUR));
+    replace(&limiter, &FREE, *FREE.quota());
+    assert_eq!(limiter.quota(&FREE), *FREE.quota());
+    assert_eq!(remaining(&limiter, &FREE, 1), 3);
+}
+
+#[test]
+fn other_plans_of_the_same_name_keep_their_numbers() {
+    let limiter = frozen();
+    replace(&limiter, &FREE, Quota::token_bucket(5, MINUTE));
+    assert_eq!(remaining(&limiter, &FREE, 1), 5);
+    assert_eq!(remaining(&limiter, &PRO, 1), 100);
+    // Also where a plan got the numbers of another one, which are then replaced.
+    replace(&limiter, &FREE, *PRO.quota());
+    replace(&limiter, &PRO, Quota::token_bucket(1_000, MINUTE));
+    assert_eq!([remaining(&limiter, &FREE, 1), remaining(&limiter, &PRO, 1)], [100, 1_000]);
+}
+
+#[test]
+fn all_handles_of_a_limiter_have_the_new_numbers_and_no_other_limiter() {
+    let (limiter, other) = (frozen(), frozen());
+    let before = [limiter.clone(), limiter.clone().on_failure(OnFailure::Admit)];
+    replace(&limiter, &FREE, Quota::token_bucket(5, MINUTE));
+    let elsewhere = limiter.with_backend(Memory::new());
+    for handle in before.iter().chain([&limiter.clone(), &elsewhere]) {
+        assert_eq!(remaining(handle, &FREE, 1), 5);
+        assert_eq!(handle.quota(&FREE), Quota::token_bucket(5, MINUTE));
+    }
+    assert_eq!(remaining(&other, &FREE, 1), 3);
+    // A limiter that is switched off shows a full limit, of the numbers in force.
+    assert_eq!(remaining(&limiter.enabled(false), &FREE, 1), 5);
+}
+
+#[test]
+fn a_call_has_the_numbers_of_when_it_was_made() {
+    let limiter = frozen();
+    let made = limiter.limit(&FREE).key(1_u64).cost(4);
+    replace(&limiter, &FREE, Quota::token_bucket(10, MINUTE));
+    assert!(at_once(made).unwrap_err().is_too_large());
+    assert!(at_once(limiter.limit(&FREE).key(1_u64).cost(4)).is_ok());
+}
+
+#[test]
+fn limits_that_say_different_things_about_outages_go_on_to_say_so() {
+    static OPEN: Limit =
+        Limit::new("per-user", Quota::token_bucket(3, MINUTE)).on_failure(OnFailure::Admit);
+    let limiter = frozen();
+    replace(&limiter, &OPEN, Quota::token_bucket(9, MINUTE));
+    let snapshot = |limit| at_once(limiter.peek(limit)).unwrap();
+    let (open, free) = (snapshot(&OPEN), snapshot(&FREE));
+    assert_eq!((open.capacity(), open.limit().get_on_failure()), (9, Some(OnFailure::Admit)));
+    assert_eq!((free.capacity(), free.limit().get_on_failure()), (3, None));
+}
+
+#[test]
+fn numbers_that_cannot_be_kept_change_nothing_and_the_error_says_why() {
+    let limiter = frozen();
+    replace(&limiter, &FREE, Quota::token_bucket(5, MINUTE));
+    let huge = Quota::token_bucket(1, DAY).capacity(1_000_000);
+    let error: ReplaceError = limiter.replace(&FREE, huge).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "limit \"per-user\" keeps its numbers, since it cannot have 1 per day, capacity 1000000"
+    );
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(cause, Limit::try_new("x", huge).map_err(source).unwrap_err());
+    assert_eq!((error.limit(), *error.quota()), (&FREE, huge));
+    assert_eq!(limiter.quota(&FREE), Quota::token_bucket(5, MINUTE));
+}
+
+fn source(error: impl std::error::Error) -> String {
+    error.source().unwrap().to_string()
+}
+
+#[test]
+fn a_shard_more_or_less_is_a_change_as_any_other() {
+    let limiter = frozen();
+    replace(&limiter, &PRO, Quota::token_bucket(100, MINUTE).shards(4));
+    // Two shards are looked at by each request: a hundred requests find the last token.
+    let taken = (0..200).filter(|_| admitted(&limiter, &PRO, 1, 1)).count();
+    assert_eq!((taken, remaining(&limiter, &PRO, 1)), (100, 0));
+    replace(&limiter, &PRO, Quota::token_bucket(100, MINUTE));
+    // One bucket of the four remains, and it has used a quarter.
+    assert_eq!(remaining(&limiter, &PRO, 1), 75);
+}
+
+/// What a call did, for comparison.
+fn told(answer: Result<Snapshot, RateLimited>) -> String {
+    match answer {
+        Ok(snapshot) => {
+            format!("{} {:?} {:?}", snapshot.limit().quota(), snapshot.state(), snapshot.wait())
+        }
+        Err(error) => format!("{error} {:?}", error.snapshots()),
+    }
+}
+
+fn draw_quota(dice: &mut Dice) -> Quota {
+    let (rate, capacity) = (1 + dice.below(9), dice.below(20));
+    let period = [SECOND, MINUTE / 8, HOUR][dice.nth(&[0; 3])];
+    let quota = match dice.below(2) {
+        0 => Quota::token_bucket(rate, period),
+        _ => Quota::fixed_window(rate, period),
+    };
+    let quota = quota.capacity(capacity).max_reserved(dice.below(30));
+    if dice.below(4) == 0 { quota.shards(2) } else { quota }
+}
+
+/// Two limiters on stores of their own: in one, the limits are replaced; in the other, each call
+/// names a limit that was made with the numbers in force. Random calls of all kinds are answered
+/// alike, to the bit.
+#[test]
+fn replaced_numbers_decide_as_a_limit_that_was_made_with_them() {
+    for seed in seeds(400) {
+        let dice = &mut Dice(seed);
+        let clock = ManualClock::new(START);
+        let of: [Limit; 3] =
+            ["a", "b", "c"].map(|name| Limit::try_new(name, draw_quota(dice)).unwrap());
+        let mut current = of.clone();
+        let (replaced, direct) = (limiter(&clock).seed(seed), limiter(&clock).seed(seed));
+        let mut permits = Vec::<(Permit<'static>, Permit<'static>)>::new();
+        let mut reserved = Vec::<(Reservation, Reservation)>::new();
+        for step in 0..60 {
+            clock.advance(dice.time(Duration::from_secs(3)));
+            let (nth, other) = (dice.nth(&of), dice.nth(&of));
+            let (key, cost) = (dice.below(2), dice.below(6));
+            // The name is shown without the numbers that the limit was made with.
+            let both = |answer: [Result<Snapshot, RateLimited>; 2]| {
+                let [one, two] = answer.map(told);
+                assert_eq!(one, two, "seed {seed}, step {step}");
+            };
+            match dice.below(9) {
+                0 => {
+                    let quota = draw_quota(dice);
+                    replace(&replaced, &of[nth], quota);
+                    current[nth] = Limit::try_new(of[nth].name(), quota).unwrap();
+                }
+                1 | 2 => {
+                    let [one, two] = [(&replaced, &of[nth]), (&direct, &current[nth])]
+                        .map(|(by, limit)| at_once(by.limit(limit).key(key).cost(cost)));
+                    let pair = |one: &Result<Permit<'_>, RateLimited>| match one {
+                        Ok(permit) => Ok(permit.snapshot()),
+                        Err(error) => Err(error.clone()),
+                    };
+                    both([pair(&one), pair(&two)]);
+                    if let (Ok(one), Ok(two)) = (one, two) {
+                        permits.push((one.into_owned(), two.into_owned()));
+                    }
+                }
+                3 => {
+                    let answers = [(&replaced, &of), (&direct, &current)].map(|(by, limits)| {
+                        let call = by.limit(&limits[nth]).key(key).cost(cost);
+                        at_once(call.and(&limits[other]).key(key + 1).cost(1))
+                    });
+                    both(answers.map(|answer| answer.map(|permit| permit.snapshot())));
+                }
+                4 => {
+                    let [one, two] = [(&replaced, &of[nth]), (&direct, &current[nth])]
+                        .map(|(by, limit)| at_once(by.limit(limit).key(key).cost(cost).reserve()));
+                    match (one, two) {
+                        (Ok(one), Ok(two)) => {
+                            assert_eq!(one.at(), two.at(), "seed {seed}, step {step}");
+                            reserved.push((one, two));
+                        }
+                        (one, two) => both([one, two].map(|one| one.map(|one| one.snapshot()))),
+                    }
+                }
+                5 => both(
+                    [(&replaced, &of[nth]), (&direct, &current[nth])]
+                        .map(|(by, limit)| at_once(by.penalize(limit, cost).key(key))),
+                ),
+                6 => both([(&replaced, &of[nth]), (&direct, &current[nth])].map(|(by, limit)| {
+                    let time = Duration::from_secs(cost);
+                    match cost {
+                        0 => at_once(by.reset(limit).key(key)).unwrap(),
+                        _ => drop(at_once(by.block(limit, time).key(key)).unwrap()),
+                    }
+                    at_once(by.peek(limit).key(key).cost(2))
+                })),
+                7 => {
+                    if let Some((one, two)) = permits.pop() {
+                        both([at_once(one.settle(cost)), at_once(two.settle(cost))]);
+                    }
+                }
+                _ => drop(reserved.pop()),
+            }
+            both(
+                [(&replaced, &of[other]), (&direct, &current[other])]
+                    .map(|(by, limit)| at_once(by.peek(limit).key(key))),
+            );
+        }
+    }
+}
+
+// Under load.
+
+const THREADS: u64 = 8;
+
+/// What ran for a key, and what came back.
+#[derive(Default)]
+struct KeyHistory {
+    ran: Vec<(Timestamp, u64)>,
+    returned: Vec<(Timestamp, u64)>,
+}
+
+/// Eight threads take tokens, and give some back if `settles`. One decision in forty is preceded by
+/// a change of the quota, 1,000 in all. Returns the histories of the keys.
+fn replace_under_load(limit: &Limit, quotas: [Quota; 2], settles: bool) -> Vec<KeyHistory> {
+    const KEYS: usize = 16;
+    const CALLS: u64 = 5_000;
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    let histories: [Mutex<KeyHistory>; KEYS] = Default::default();
+    let (calls, changes, of_first) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let together = Barrier::new(8);
+    let work = |thread| {
+        let dice = &mut Dice(thread);
+        together.wait();
+        for _ in 0..CALLS {
+            clock.advance(dice.time(Duration::from_micros(400)));
+            if calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(40) {
+                let change = changes.fetch_add(1, Ordering::Relaxed);
+                replace(&limiter, limit, quotas[usize::from(change.is_multiple_of(2))]);
+            }
+            let (key, cost) = (dice.nth(&[(); KEYS]), 1 + dice.below(4));
+            let answer = at_once(limiter.limit(limit).key(key).cost(cost));
+            let decided_by = match &answer {
+                Ok(permit) => *permit.snapshot().limit().quota(),
+                Err(error) => *error.limit().quota(),
+            };
+            of_first.fetch_add(u64::from(decided_by == quotas[0]), Ordering::Relaxed);
+            let Ok(permit) = answer else { continue };
+            histories[key].lock().unwrap().ran.push((permit.at(), cost));
+            if settles && dice.below(3) == 0 {
+                let back = dice.below(cost + 1);
+                let settled = at_once(permit.settle(cost - back)).unwrap();
+                histories[key].lock().unwrap().returned.push((settled.at(), back));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let work = &work;
+            scope.spawn(move || work(thread));
+        }
+    });
+    assert_eq!(changes.into_inner(), 1_000);
+    let histories: Vec<_> =
+        histories.into_iter().map(|history| history.into_inner().unwrap()).collect();
+    let (of_first, ran) = (of_first.into_inner(), histories.iter().map(|one| one.ran.len()).sum());
+    let of_second = THREADS * CALLS - of_first;
+    assert!(of_first > 5_000 && of_second > 5_000, "both decided: {of_first}, {of_second}");
+    assert!(500_usize < ran, "enough was admitted: {ran}");
+    histories
+}
+
+/// The quota of a limit changes to and fro 1,000 times while eight threads take tokens: no key ever
+/// gets more than the larger of the two quotas allows.
+#[test]
+fn no_key_gets_more_than_the_larger_quota_allows_under_load() {
+    let bucket = |rate, capacity| Quota::token_bucket(rate, SECOND).capacity(capacity);
+    let window = |rate, capacity| Quota::fixed_window(rate, SECOND / 10).capacity(capacity);
+    for [small, large] in [
+        [bucket(20, 5), bucket(200, 50)],
+        [bucket(50, 10), bucket(70, 10)],
+        [bucket(50, 1), bucket(50, 40)],
+        [window(2, 4), window(9, 12)],
+        [window(3, 6), window(3, 30)],
+    ] {
+        for (of, settles) in [(small, false), (large, true)] {
+            let limit = Limit::new("changed", of);
+            for KeyHistory { ran, returned } in replace_under_load(&limit, [small, large], settles)
+            {
+                let violation = check_history_with_returns(&large, &ran, &returned).unwrap();
+                assert_eq!(violation, None, "{small} and {large}");
+            }
+        }
+    }
+}
+
+/// A checker that could not fail would show nothing: a limiter that forgets what was used at each
+/// change exceeds the bound at once.
+#[test]
+fn the_check_finds_a_refill_at_each_change() {
+    let quota = Quota::token_bucket(20, SECOND).capacity(5);
+    let limit = Limit::new("changed", quota);
+    let (clock, mut ran) = (ManualClock::new(START), Vec::new());
+    let limiter = limiter(&clock);
+    for round in 0..10 {
+        clock.advance(Duration::from_millis(10));
+        if round % 5 == 0 {
+            at_once(limiter.reset(&limit)).unwrap();
+        }
+        while let Ok(permit) = at_once(limiter.limit(&limit)) {
+            ran.push((permit.at(), 1));
+        }
+    }
+    assert!(check_history(&quota, &ran).unwrap().is_some());
+}
