@@ -10,6 +10,7 @@ mod faults;
 mod guide;
 mod in_transaction;
 mod pooler;
+mod replacing;
 mod rights;
 #[path = "../support/mod.rs"]
 mod support;

@@ -17,6 +17,7 @@ mod layers;
 mod leavers;
 mod losses;
 mod proxy;
+mod replacing;
 mod servers;
 #[cfg(feature = "throttle")]
 mod streams;

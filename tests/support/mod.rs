@@ -9,6 +9,7 @@ pub(crate) mod broken;
 pub(crate) mod cases;
 pub(crate) mod dice;
 pub(crate) mod draw;
+pub(crate) mod nodes;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 mod patience;
 #[cfg(feature = "postgres")]
