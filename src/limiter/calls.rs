@@ -16,6 +16,7 @@ use super::outcome::{Outcome, is_complete};
 use super::permit::Permit;
 use super::progress::Progress;
 use super::rate_limited::RateLimited;
+use super::replacements::any as any_replaced;
 use super::reserve_call::{ReserveCall, debug, nanos};
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError, Key};
@@ -77,7 +78,7 @@ impl RateLimiter {
     pub fn limit<'l>(&'l self, limit: &'l Limit) -> LimitCall<'l> {
         LimitCall {
             limiter: self,
-            demands: Demands::new(self.current(limit)),
+            demands: Demands::new(limit),
             jitter: 0,
             progress: Progress::New,
         }
@@ -86,7 +87,8 @@ impl RateLimiter {
 
 /// A request for tokens, made by [`RateLimiter::limit`]; await it.
 ///
-/// Its output is `Result<Permit, RateLimited>`. The store is asked at the first poll. If a method
+/// Its output is `Result<Permit, RateLimited>`. The store is asked at the first poll, with the
+/// [numbers](RateLimiter::replace) in force then. If a method
 /// is called after that, the call starts again and asks a second time. Once it has completed, it
 /// stays pending if it is polled.
 ///
@@ -157,7 +159,7 @@ impl<'l> LimitCall<'l> {
     #[inline]
     pub fn and(mut self, limit: &'l Limit) -> Self {
         self.progress.restart();
-        self.demands.push(self.limiter.current(limit));
+        self.demands.push(limit);
         self
     }
 
@@ -214,11 +216,30 @@ impl<'l> LimitCall<'l> {
         self
     }
 
+    /// The numbers in force take the place of those with which the limits were made.
+    #[inline(always)]
+    fn update_numbers(&mut self) {
+        if any_replaced()
+            && let Progress::New = self.progress
+        {
+            self.demands.update_numbers(self.limiter.replacements());
+        }
+    }
+
     /// One bucket in another store, which may answer at once too: a wrapper that keeps tokens in this
     /// process, say. Then nothing of the general way is needed.
     #[inline(never)]
     fn poll_elsewhere(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
+        self.update_numbers();
         let Self { limiter, demands, jitter, progress } = self;
+        #[cfg(feature = "memory")]
+        if let Some(memory) = limiter.memory()
+            && let Progress::New = progress
+            && let Some(demand) = demands.lone_bucket()
+        {
+            *progress = Progress::Done;
+            return decide(limiter, memory, demand);
+        }
         if !limiter.is_off()
             && *jitter == 0
             && let Progress::New = progress
@@ -261,6 +282,7 @@ impl<'l> LimitCall<'l> {
 
     #[inline(never)]
     fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
+        self.update_numbers();
         let Self { limiter, demands, progress, .. } = self;
         if limiter.is_off() && !matches!(progress, Progress::Done) {
             *progress = Progress::Done;
@@ -340,6 +362,7 @@ impl<'l> Future for LimitCall<'l> {
             if let Some(memory) = limiter.plain_memory()
                 && let Progress::New = progress
                 && let Some(demand) = demands.lone_bucket()
+                && !any_replaced()
             {
                 *progress = Progress::Done;
                 return decide(limiter, memory, demand);

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::Limit;
 use super::random::Random;
 use super::rate_limited::RateLimited;
+use super::replacements::Replacements;
 use crate::algebra::{Terms, Units};
 use crate::backend::{Charge, Key, Reading, Repeats, ResetMark};
 use crate::quota::Kind;
@@ -323,6 +324,14 @@ impl<'l> Demands<'l> {
         match self {
             Self::One([demand]) if !demand.limit.is_in_shards() => Some(demand),
             _ => None,
+        }
+    }
+
+    /// Puts the numbers in force in place of those with which the limits were made.
+    #[cold]
+    pub(super) fn update_numbers(&mut self, replacements: &'l Replacements) {
+        for demand in self.as_mut_slice() {
+            demand.limit = replacements.current(demand.limit);
         }
     }
 

@@ -177,11 +177,14 @@ impl RateLimiter {
 
     /// A limit with the numbers in force.
     #[inline(always)]
-    pub(crate) fn current<'l>(&'l self, limit: &'l Limit) -> &'l Limit {
-        match self.replacement(limit) {
-            Some(replacement) => replacement,
-            None => limit,
-        }
+    pub(super) fn current<'l>(&'l self, limit: &'l Limit) -> &'l Limit {
+        self.shared.replacements.current(limit)
+    }
+
+    /// A shared limit with the numbers in force.
+    #[inline(always)]
+    pub(crate) fn current_shared<'l>(&'l self, limit: &'l Arc<Limit>) -> &'l Arc<Limit> {
+        self.replacement(limit).unwrap_or(limit)
     }
 
     /// What stands in place of a limit; `None` if nothing does.

@@ -59,7 +59,6 @@ impl RateLimiter {
     #[doc(alias = "get_tokens")]
     #[inline]
     pub fn peek<'l>(&'l self, limit: &'l Limit) -> PeekCall<'l> {
-        let limit = self.current(limit);
         PeekCall { limiter: self, limit, key: Key::GLOBAL, cost: 1, progress: Progress::New }
     }
 
@@ -113,7 +112,6 @@ impl RateLimiter {
     #[doc(alias = "resetKey")]
     #[inline]
     pub fn reset<'l>(&'l self, limit: &'l Limit) -> ResetCall<'l> {
-        let limit = self.current(limit);
         ResetCall { limiter: self, limit, key: Key::GLOBAL, progress: Progress::New }
     }
 }
@@ -191,6 +189,9 @@ impl Future for PeekCall<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { limiter, limit, key, cost, progress } = &mut *self;
+        if let Progress::New = progress {
+            *limit = limiter.current(limit);
+        }
         let submit = || {
             // The states of the buckets are enough: `read` works out whether the cost fits.
             let look = |id| Charge::look(id, limit.bucket(), 0);
@@ -239,6 +240,9 @@ impl Future for ResetCall<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { limiter, limit, key, progress } = &mut *self;
+        if let Progress::New = progress {
+            *limit = limiter.current(limit);
+        }
         let submit = || {
             let ids: SmallVec<[BucketId<'_>; 1]> = limit.shards(key).collect();
             Ok::<_, RateLimited>(limiter.forget(&ids))

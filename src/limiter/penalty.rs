@@ -202,8 +202,7 @@ struct BucketChange<'l> {
 
 impl<'l> BucketChange<'l> {
     #[inline]
-    fn new(limiter: &'l RateLimiter, limit: &'l Limit) -> Self {
-        let limit = limiter.current(limit);
+    const fn new(limiter: &'l RateLimiter, limit: &'l Limit) -> Self {
         Self { limiter, limit, key: Key::GLOBAL, progress: Progress::New }
     }
 
@@ -218,6 +217,9 @@ impl<'l> BucketChange<'l> {
         change: impl Fn(&'p Limit, BucketId<'p>) -> Adjustment<'p>,
     ) -> Poll<Result<Snapshot, RateLimited>> {
         let Self { limiter, limit, key, progress } = self;
+        if let Progress::New = progress {
+            *limit = limiter.current(limit);
+        }
         let submit = || {
             let changes: SmallVec<[Adjustment<'_>; 2]> =
                 limit.shards(key).map(|id| change(limit, id)).collect();

@@ -34,6 +34,12 @@ use super::Limit;
 /// earlier value.
 static ANY: AtomicBool = AtomicBool::new(false);
 
+/// Whether a limiter of this process has replaced numbers, so that limits have to be looked up.
+#[inline(always)]
+pub(super) fn any() -> bool {
+    ANY.load(Ordering::Relaxed)
+}
+
 /// The numbers in force, for all handles of a limiter.
 #[derive(Default)]
 pub(super) struct Replacements {
@@ -82,16 +88,19 @@ impl Replacements {
     /// What stands in place of a limit; `None` if nothing does.
     #[inline(always)]
     pub(super) fn get(&self, limit: &Limit) -> Option<&Arc<Limit>> {
-        if !ANY.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.find(limit)
+        if any() { self.find(limit) } else { None }
     }
 
     #[cold]
     #[inline(never)]
     fn find(&self, limit: &Limit) -> Option<&Arc<Limit>> {
         self.table.get()?.get(limit)
+    }
+
+    /// A limit with the numbers in force.
+    #[inline(always)]
+    pub(super) fn current<'l>(&'l self, limit: &'l Limit) -> &'l Limit {
+        self.get(limit).map_or(limit, |replacement| replacement)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -129,8 +138,14 @@ impl ReplacementTable {
         let mut link = self.chains.get(chain(limit))?;
         loop {
             let entry = link.get()?;
+            let current = entry.current();
             if entry.is_of(limit) {
-                return entry.current();
+                return current;
+            }
+            // A call that starts again has been looked up before. Its numbers may be those of another
+            // plan, but it is not that plan.
+            if current.is_some_and(|current| std::ptr::eq(Arc::as_ptr(current), limit)) {
+                return None;
             }
             link = &entry.next;
         }

@@ -66,6 +66,9 @@ impl Future for ReserveCall<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { limiter, demands, max_wait, jitter, answer } = &mut *self;
+        if let Progress::New = answer {
+            demands.update_numbers(limiter.replacements());
+        }
         let submit = || {
             let mode = Mode::Reserve(*max_wait);
             let own = |demands: &[Demand<&Limit>]| {

@@ -191,11 +191,13 @@ impl PlannedRule {
         limiter: &'p RateLimiter,
         head: &Head<'_>,
     ) -> Option<LimitRef<'p>> {
-        let choice = match &self.rule.chooser {
-            None => LimitRef::Fixed(&self.rule.limit),
-            Some(choose) => LimitRef::Chosen(choose(head)?),
-        };
-        Some(limiter.replacement(choice.shared()).map_or(choice, LimitRef::Fixed))
+        Some(match &self.rule.chooser {
+            None => LimitRef::Fixed(limiter.current_shared(&self.rule.limit)),
+            Some(choose) => {
+                let chosen = choose(head)?;
+                limiter.replacement(&chosen).map_or(LimitRef::Chosen(chosen), LimitRef::Fixed)
+            }
+        })
     }
 
     /// What a request costs; `None` if no cost was set.

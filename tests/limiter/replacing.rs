@@ -87,12 +87,14 @@ fn all_handles_of_a_limiter_have_the_new_numbers_and_no_other_limiter() {
 }
 
 #[test]
-fn a_call_has_the_numbers_of_when_it_was_made() {
+fn a_call_has_the_numbers_of_when_it_asks() {
     let limiter = frozen();
     let made = limiter.limit(&FREE).key(1_u64).cost(4);
     replace(&limiter, &FREE, Quota::token_bucket(10, MINUTE));
-    assert!(at_once(made).unwrap_err().is_too_large());
-    assert!(at_once(limiter.limit(&FREE).key(1_u64).cost(4)).is_ok());
+    assert!(at_once(made).is_ok());
+    let reserves = limiter.limit(&FREE).key(1_u64).cost(5).reserve_within(Duration::ZERO);
+    replace(&limiter, &FREE, Quota::token_bucket(6, MINUTE));
+    assert!(at_once(reserves).unwrap_err().is_refused());
 }
 
 #[test]
