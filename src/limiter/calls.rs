@@ -216,30 +216,11 @@ impl<'l> LimitCall<'l> {
         self
     }
 
-    /// The numbers in force take the place of those with which the limits were made.
-    #[inline(always)]
-    fn update_numbers(&mut self) {
-        if any_replaced()
-            && let Progress::New = self.progress
-        {
-            self.demands.update_numbers(self.limiter.replacements());
-        }
-    }
-
     /// One bucket in another store, which may answer at once too: a wrapper that keeps tokens in this
     /// process, say. Then nothing of the general way is needed.
     #[inline(never)]
     fn poll_elsewhere(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
-        self.update_numbers();
         let Self { limiter, demands, jitter, progress } = self;
-        #[cfg(feature = "memory")]
-        if let Some(memory) = limiter.memory()
-            && let Progress::New = progress
-            && let Some(demand) = demands.lone_bucket()
-        {
-            *progress = Progress::Done;
-            return decide(limiter, memory, demand);
-        }
         if !limiter.is_off()
             && *jitter == 0
             && let Progress::New = progress
@@ -280,9 +261,37 @@ impl<'l> LimitCall<'l> {
         self.poll_list(cx)
     }
 
+    /// The numbers in force take the place of those with which the limits were made.
+    #[cold]
+    #[inline(never)]
+    fn poll_replaced(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
+        if let Progress::New = self.progress {
+            self.demands.update_numbers(self.limiter.replacements());
+        }
+        self.poll_current(cx)
+    }
+
+    #[inline(always)]
+    fn poll_current(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
+        // Nearly all calls are on one bucket in memory, which answers at once.
+        #[cfg(feature = "memory")]
+        {
+            let Self { limiter, demands, jitter: 0, progress } = self else {
+                return self.poll_list(cx);
+            };
+            if let Some(memory) = limiter.plain_memory()
+                && let Progress::New = progress
+                && let Some(demand) = demands.lone_bucket()
+            {
+                *progress = Progress::Done;
+                return decide(limiter, memory, demand);
+            }
+        }
+        self.poll_elsewhere(cx)
+    }
+
     #[inline(never)]
     fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
-        self.update_numbers();
         let Self { limiter, demands, progress, .. } = self;
         if limiter.is_off() && !matches!(progress, Progress::Done) {
             *progress = Progress::Done;
@@ -353,22 +362,11 @@ impl<'l> Future for LimitCall<'l> {
     // decision.
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // Nearly all calls are on one bucket in memory, which answers at once.
-        #[cfg(feature = "memory")]
-        {
-            let Self { limiter, demands, jitter: 0, progress } = &mut *self else {
-                return self.poll_list(cx);
-            };
-            if let Some(memory) = limiter.plain_memory()
-                && let Progress::New = progress
-                && let Some(demand) = demands.lone_bucket()
-                && !any_replaced()
-            {
-                *progress = Progress::Done;
-                return decide(limiter, memory, demand);
-            }
+        // A way of its own, as the compiler knows the numbers of a constant on the other one.
+        if any_replaced() {
+            return self.poll_replaced(cx);
         }
-        self.poll_elsewhere(cx)
+        self.poll_current(cx)
     }
 }
 
