@@ -78,6 +78,7 @@ mod fallback;
 mod hashed;
 mod key;
 mod key_parts;
+mod key_text;
 #[cfg(feature = "leasing")]
 mod lease;
 mod limit_head;
@@ -119,6 +120,7 @@ pub use self::embedded::{Durability, Embedded, EmbeddedBuilder};
 pub use self::error::BackendError;
 pub use self::fallback::Fallback;
 pub use self::key::Key;
+pub use self::key_text::KeyTextError;
 #[cfg(feature = "leasing")]
 pub use self::lease::{LeaseError, Leasing};
 pub(crate) use self::limit_head::LimitHead;

@@ -58,6 +58,7 @@ use sha2::{Digest as _, Sha256};
 pub use self::hash_tag::HashTag;
 pub(in crate::backend) use self::writer::KeyName;
 use crate::backend::key::{Part, next_part};
+use crate::backend::key_text::{self, KeySink as _};
 use crate::backend::{BucketId, Key};
 
 /// The naming scheme of a store.
@@ -147,7 +148,7 @@ impl KeyNames {
         }
         if id.shard_index() > 0 {
             name.push(b'#');
-            name.number(id.shard_index());
+            name.number(u64::from(id.shard_index()));
         }
         name.push(b':');
         let room = MAX_NAME.saturating_sub(name.len());
@@ -162,7 +163,7 @@ impl KeyNames {
         let mut name = KeyName::new(&self.init);
         if cluster {
             name.extend(b":{");
-            name.number(slot::number_in(of.slot()));
+            name.number(u64::from(slot::number_in(of.slot())));
             name.push(b'}');
         }
         name.complete()
@@ -233,7 +234,7 @@ fn unfit(what: &str, given: &str) -> String {
 }
 
 fn is_plain(text: &str) -> bool {
-    let plain = |byte| writer::is_plain(byte) || byte == b':';
+    let plain = |byte| key_text::is_plain(byte) || byte == b':';
     (1..=MAX_PLAIN).contains(&text.len()) && text.bytes().all(plain)
 }
 

@@ -1,15 +1,14 @@
 //! Writing the bytes of a name.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
 use smallvec::SmallVec;
 
 #[cfg(feature = "redis")]
 use super::slot;
-use crate::backend::key::{Part, next_part};
+use crate::backend::key_text::{KeySink, write_key, write_text};
 
 /// The name of a bucket in Redis.
 #[derive(Clone, PartialEq, Eq)]
@@ -58,10 +57,6 @@ impl KeyName {
         self.bytes.ends_with(b":*")
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     pub(super) fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
     }
@@ -72,28 +67,8 @@ impl KeyName {
     }
 
     #[inline]
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    pub(super) fn number(&mut self, number: impl itoa::Integer) {
-        self.extend(itoa::Buffer::new().format(number).as_bytes());
-    }
-
-    /// Writes text, in which all but plain bytes are escaped.
-    #[inline]
     pub(super) fn text(&mut self, text: &[u8]) {
-        // Most text has nothing to escape, and is copied at once.
-        let plain = text.iter().position(|&byte| !is_plain(byte)).unwrap_or(text.len());
-        let (plain, rest) = text.split_at_checked(plain).unwrap_or((text, &[]));
-        self.extend(plain);
-        for &byte in rest {
-            if is_plain(byte) {
-                self.push(byte);
-            } else {
-                self.extend(&[b'%', digit(UPPER, byte >> 4), digit(UPPER, byte & 15)]);
-            }
-        }
+        write_text(self, text);
     }
 
     /// Writes the first 128 bits of a hash.
@@ -104,67 +79,8 @@ impl KeyName {
 
     /// Writes the parts of a key while the name has at most `most` bytes; returns whether all fit.
     #[inline]
-    pub(super) fn key(&mut self, mut key: &[u8], most: usize) -> bool {
-        if key.is_empty() {
-            self.push(b'*');
-        }
-        let mut is_first = true;
-        while let Some((part, after)) = next_part(key) {
-            if !is_first {
-                self.push(b'|');
-            }
-            if !self.part(&part, most) || self.len() > most {
-                return false;
-            }
-            (key, is_first) = (after, false);
-        }
-        self.len() <= most
-    }
-
-    /// Writes one part; returns false for one that is too long by itself.
-    #[inline]
-    fn part(&mut self, part: &Part<'_>, most: usize) -> bool {
-        match *part {
-            Part::Text(content) | Part::Bytes(content) if content.len() > most => return false,
-            Part::Text([]) => self.extend(b"text="),
-            Part::Text(text) => self.text(text),
-            Part::Bytes(bytes) => {
-                self.extend(b"b=");
-                self.hex(bytes);
-            }
-            Part::Number(number) => {
-                self.extend(b"n=");
-                self.number(number);
-            }
-            Part::BelowZero(number) => {
-                self.extend(b"n=-");
-                self.number(number);
-            }
-            Part::Wide(number) => {
-                self.extend(b"n=");
-                self.number(number);
-            }
-            Part::Bool(value) => self.extend(if value { b"bool=true" } else { b"bool=false" }),
-            Part::V4(address) => self.v4(address),
-            Part::V6(address, prefix) => self.v6(address, prefix),
-            Part::Fallback => self.extend(b"else="),
-        }
-        true
-    }
-
-    fn v4(&mut self, address: Ipv4Addr) {
-        let [a, b, c, d] = address.octets();
-        self.extend(b"ip=");
-        self.number(a);
-        for octet in [b, c, d] {
-            self.push(b'.');
-            self.number(octet);
-        }
-    }
-
-    fn v6(&mut self, address: Ipv6Addr, prefix: u8) {
-        // Writing to memory cannot fail.
-        let _ = write!(self, "ip={address}/{prefix}");
+    pub(super) fn key(&mut self, key: &[u8], most: usize) -> bool {
+        write_key(self, key, most)
     }
 
     fn hex(&mut self, bytes: &[u8]) {
@@ -187,6 +103,23 @@ impl AsRef<[u8]> for KeyName {
     }
 }
 
+impl KeySink for KeyName {
+    #[inline]
+    fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    #[inline]
+    fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    fn number(&mut self, number: u64) {
+        self.extend(itoa::Buffer::new().format(number).as_bytes());
+    }
+}
+
 impl fmt::Write for KeyName {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.extend(text.as_bytes());
@@ -200,16 +133,9 @@ impl fmt::Debug for KeyName {
     }
 }
 
-/// Whether a byte of text stands for itself.
-#[inline]
-pub(super) const fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'@' | b'+' | b'/')
-}
-
 #[inline]
 fn digit(digits: &[u8; 16], value: u8) -> u8 {
     digits.get(usize::from(value)).copied().unwrap_or(b'0')
 }
 
-const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 const LOWER: &[u8; 16] = b"0123456789abcdef";

@@ -1,0 +1,80 @@
+//! What is wrong with the text form of a key.
+
+use std::fmt;
+
+/// The error of a text that is not a key. The message quotes the text and says what to write.
+///
+/// See [`Key::from_text`](crate::Key::from_text) for an example.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyTextError {
+    /// The text, cut to a readable length.
+    pub(super) text: Box<str>,
+    pub(super) problem: KeyTextProblem,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum KeyTextProblem {
+    Nothing,
+    EmptyPart,
+    Type(Box<str>),
+    Digest(Box<str>),
+    Number(Box<str>),
+    Address(Box<str>),
+    Bytes(Box<str>),
+    Bool(Box<str>),
+    Content { name: &'static str, given: Box<str> },
+    Escape(Box<str>),
+    Utf8(Box<str>),
+}
+
+impl fmt::Display for KeyTextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is not a key: ", self.text)?;
+        match &self.problem {
+            KeyTextProblem::Nothing => f.write_str(
+                "nothing was given (write `text=` for the empty text, or `*` for the key that all \
+                 requests share)",
+            ),
+            KeyTextProblem::EmptyPart => f.write_str(
+                "a part is empty (write `text=` for the empty text, and `|` of text as `%7C`)",
+            ),
+            KeyTextProblem::Type(given) => write!(
+                f,
+                "`{given}` is not a type (there are `n=7`, `ip=192.0.2.1`, `b=00ff`, `bool=true`, \
+                 `text=` and `else=`; in text, write `=` as `%3D`)"
+            ),
+            KeyTextProblem::Digest(given) => write!(
+                f,
+                "`{given}` is the digest of a key, from which the key cannot be told (name the key \
+                 itself)"
+            ),
+            KeyTextProblem::Number(given) => {
+                write!(f, "`{given}` is not a whole number from {} to {}", i64::MIN, u128::MAX)
+            }
+            KeyTextProblem::Address(given) => write!(
+                f,
+                "`{given}` is not an address (write `ip=192.0.2.1`, `ip=2001:db8::1` or the \
+                 network `ip=2001:db8::/64`)"
+            ),
+            KeyTextProblem::Bytes(given) => {
+                write!(f, "`{given}` is not bytes (write two hexadecimal digits for each)")
+            }
+            KeyTextProblem::Bool(given) => write!(f, "`{given}` is neither `true` nor `false`"),
+            KeyTextProblem::Content { name, given } => write!(
+                f,
+                "`{name}=` has nothing behind it, and here it has `{given}` (leave it out, or join \
+                 it by `|`)"
+            ),
+            KeyTextProblem::Escape(given) => write!(
+                f,
+                "`{given}` is not `%` and two hexadecimal digits (write `%` of text as `%25`)"
+            ),
+            KeyTextProblem::Utf8(given) => write!(
+                f,
+                "the bytes of `{given}` are not UTF-8, as text is (write bytes as `b=00ff`)"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for KeyTextError {}
