@@ -68,6 +68,7 @@ mod charge;
 mod circuit_breaker;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod debtors;
 mod deny_cache;
 #[cfg(feature = "embedded")]
 mod embedded;
@@ -114,6 +115,10 @@ pub use self::answer::{Answer, Applied, Reading};
 pub use self::apply::{BucketStore, adjust_all, apply_all, reset_all};
 pub use self::charge::{BucketId, Charge};
 pub use self::circuit_breaker::{CircuitBreaker, CircuitState};
+pub use self::debtors::{
+    DebtorBucket, DebtorCount, DebtorCursor, DebtorKind, DebtorPage, DebtorQuery, DebtorReport,
+    StoredKey,
+};
 pub use self::deny_cache::DenyCache;
 #[cfg(feature = "embedded")]
 pub use self::embedded::{Durability, Embedded, EmbeddedBuilder};
@@ -303,6 +308,31 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn charges_several(&self) -> bool {
         true
     }
+
+    /// Lists buckets of one limit that are in debt or blocked: for operators, and for no decision.
+    ///
+    /// A store that can go through its records by the name of a limit lets
+    /// [`DebtorQuery::debtor`] judge each of them, and answers a [`Page`](DebtorReport::Page). One
+    /// that keeps no names may answer a [`Count`](DebtorReport::Count). Any other store is
+    /// [`Unsupported`](DebtorReport::Unsupported), as all are that do not implement this. An empty
+    /// page would say that no bucket is in debt.
+    ///
+    /// * It changes nothing.
+    /// * It looks at a bounded number of records in a call, and keeps the deadline of the store, so
+    ///   that no decision waits for it. It says by a cursor where to go on.
+    /// * From the first page to the last, each bucket that is on the list all the while comes at
+    ///   least once. If nothing changes meanwhile, each comes exactly once.
+    /// * Each page is judged at its own time, and has no more than
+    ///   [so many](DebtorQuery::get_max) buckets.
+    /// * The shards of a limit are buckets like any others.
+    /// * A cursor that the store has not made is an error that [says
+    ///   so](BackendError::is_unknown_cursor).
+    ///
+    /// A wrapper around another backend returns what that returns.
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        let _ = query;
+        Answer::Ready(Ok(DebtorReport::Unsupported))
+    }
 }
 
 impl<B: Backend + ?Sized> Backend for Arc<B> {
@@ -320,5 +350,9 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn charges_several(&self) -> bool {
         (**self).charges_several()
+    }
+
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        (**self).debtors(query)
     }
 }

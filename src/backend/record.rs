@@ -107,6 +107,17 @@ impl BucketRecord {
         stored_state(&self.bucket, bucket, self.state, id, now)
     }
 
+    /// As [`state_in`](Self::state_in), where the key is not known, and so the phase of its windows:
+    /// they begin with that of the state.
+    pub(super) fn state_without_key(&self, bucket: &Bucket, now: Timestamp) -> Option<State> {
+        let phase = self.state.ts;
+        if is_counted_in_windows(&self.bucket, bucket, phase, || phase) {
+            return Some(self.state);
+        }
+        let is_used = is_used(&self.bucket, self.state, now);
+        is_used.then(|| rescale(&self.bucket, bucket, self.state, now, phase))
+    }
+
     /// Whether [`state_in`](Self::state_in) has to convert the state.
     pub(super) fn is_converted_in(
         &self,
@@ -180,11 +191,22 @@ pub(super) fn convert(
 
 /// Whether a state means the same under both quotas, so that it needs no conversion.
 fn is_counted_in(old: &Bucket, new: &Bucket, state: State, id: BucketId<'_>) -> bool {
+    is_counted_in_windows(old, new, state.ts, || id.phase(new))
+}
+
+/// As [`is_counted_in`], where a window of the new quota begins at this phase unless it says another
+/// start.
+fn is_counted_in_windows(
+    old: &Bucket,
+    new: &Bucket,
+    ts: Timestamp,
+    phase: impl FnOnce() -> Timestamp,
+) -> bool {
     has_same_numbers(old, new)
         // If only one of them may drop a full bucket, a full one means different things.
         && old.is_droppable_when_full() == new.is_droppable_when_full()
         // The start of the windows is not among the stored numbers, but it matters as well.
-        && new.has_window_at(state.ts, || id.phase(new))
+        && new.has_window_at(ts, phase)
 }
 
 /// Whether both quotas count in the same units, steps and capacity.

@@ -49,7 +49,8 @@
 //! # Penalties and blocks
 //!
 //! [`RateLimiter::penalize`] takes tokens whatever the bucket holds, into debt if need be.
-//! [`RateLimiter::block`] closes a bucket for a time.
+//! [`RateLimiter::block`] closes a bucket for a time. [`RateLimiter::debtors`] lists the buckets that
+//! are in debt or blocked.
 //!
 //! # Changing numbers
 //!
@@ -131,7 +132,7 @@
 //! | [`reserve`](LimitCall::reserve) | A task awaits the answer and cancels the reservation. |
 //! | [`ready`](Reservation::ready) | The reservation is cancelled, in memory as well. |
 //! | [`settle`](Permit::settle), [`refund`](Permit::refund) | A task completes it. The store was asked before the future was returned. |
-//! | [`peek`](RateLimiter::peek) | Nothing was changed. |
+//! | [`peek`](RateLimiter::peek), [`debtors`](RateLimiter::debtors) | Nothing was changed. |
 //! | [`reset`](RateLimiter::reset) | The bucket may be reset or not. |
 //! | [`penalize`](RateLimiter::penalize), [`block`](RateLimiter::block) | A task completes it, if the future was polled. |
 //!
@@ -146,6 +147,7 @@
 //! without a list.
 
 mod calls;
+mod debtors;
 mod defaults;
 mod demand;
 mod detached;
@@ -209,6 +211,7 @@ pub use crate::backend::OnFailure;
 
 pub use self::penalty::{BlockCall, PenalizeCall};
 
+pub use self::debtors::{Debtor, DebtorsCall};
 pub use self::replace::ReplaceError;
 
 // For the rooms above.

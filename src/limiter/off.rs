@@ -1,8 +1,8 @@
 //! The store of a limiter that is switched off: it admits everything and keeps nothing.
 
 use crate::backend::{
-    Adjustment, Answer, Applied, Backend, BucketId, BucketRecord, BucketStore, Charge, adjust_all,
-    apply_all,
+    Adjustment, Answer, Applied, Backend, BucketId, BucketRecord, BucketStore, Charge, DebtorPage,
+    DebtorQuery, DebtorReport, adjust_all, apply_all,
 };
 use crate::clock::{Clock, SystemClock, Timestamp};
 
@@ -27,6 +27,11 @@ impl Backend for Off {
 
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
         Answer::Ready(Ok(()))
+    }
+
+    fn debtors(&self, _: &DebtorQuery) -> Answer<DebtorReport> {
+        let none = DebtorPage::new(self.clock.now(), Vec::new(), None);
+        Answer::Ready(Ok(DebtorReport::Page(none)))
     }
 }
 

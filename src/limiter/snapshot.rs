@@ -195,6 +195,19 @@ impl Snapshot {
         self.limit.bucket().full_at(State { value: each, ts }).max(self.level.at)
     }
 
+    /// The end of a [block](crate::RateLimiter::block): until then, the bucket gains nothing. `None`
+    /// if it is not blocked.
+    ///
+    /// A fixed window gains again when the window starts that follows the block. A block that ends
+    /// in the window of the snapshot is not told from debt.
+    #[doc(alias = "banned_until")]
+    #[must_use]
+    pub fn blocked_until(&self) -> Option<Timestamp> {
+        let Level { state: State { value, ts }, at, .. } = self.level;
+        let is_blocked = value < 0 && ts > at;
+        is_blocked.then(|| ts.plus_micros(self.limit.bucket().step()))
+    }
+
     /// The exact tokens: with their fraction, and negative in debt.
     #[must_use]
     pub fn tokens(&self) -> Tokens {

@@ -157,6 +157,14 @@ impl Circuit {
         }
     }
 
+    /// The error of a call that only a closed breaker lets through; `None` if it is closed.
+    pub(super) fn open_error(&self, now: Timestamp) -> Option<BackendError> {
+        match self.phase {
+            CircuitPhase::Closed { .. } => None,
+            CircuitPhase::Open { .. } | CircuitPhase::HalfOpen { .. } => Some(self.error(now)),
+        }
+    }
+
     /// Opens, or opens again, for twice the pause before.
     fn open(&mut self, last: BackendError, now: Timestamp) {
         let ProbePauses { first, longest } = self.pauses;

@@ -32,6 +32,7 @@ use super::Backend;
 use super::adjustment::Adjustment;
 use super::answer::{Answer, Applied};
 use super::charge::{BucketId, Charge};
+use super::debtors::{DebtorQuery, DebtorReport};
 use crate::clock::{Clock, SystemClock};
 
 /// Stops asking a store that fails, and asks again after a pause.
@@ -48,6 +49,8 @@ use crate::clock::{Clock, SystemClock};
 ///   was late because this process is overloaded, counts as neither.
 /// * Charges, looks, adjustments and resets count alike, and each can be the probe. While the breaker
 ///   is open, settlements fail as well: what they would have given back stays taken.
+/// * A list of [debtors](crate::RateLimiter::debtors) counts as neither, and is no probe: it fails at
+///   once unless the breaker is closed.
 /// * A call whose future is dropped counts as neither. A dropped probe frees its place at once.
 /// * The store needs a deadline, as all engines of this crate have. A call that never ends is no
 ///   failure. A probe without an answer for the longest pause counts as failed.
@@ -191,6 +194,15 @@ impl<B: Backend> Backend for CircuitBreaker<B> {
 
     fn charges_several(&self) -> bool {
         self.inner.charges_several()
+    }
+
+    /// Asks the store while the breaker is closed, and counts as neither success nor failure: a
+    /// list takes longer than a decision, and may be late where decisions are not.
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        match self.circuit.open_error() {
+            Some(open) => Answer::Ready(Err(open)),
+            None => self.inner.debtors(query),
+        }
     }
 }
 

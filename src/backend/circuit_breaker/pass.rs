@@ -27,6 +27,11 @@ impl SharedCircuit {
         self.circuit().state(self.clock.now())
     }
 
+    /// The error of a call that only a closed breaker lets through; `None` if it is closed.
+    pub(super) fn open_error(&self) -> Option<BackendError> {
+        self.circuit().open_error(self.clock.now())
+    }
+
     /// Lets a call through.
     ///
     /// # Errors

@@ -45,6 +45,7 @@ use super::Backend;
 use super::adjustment::Adjustment;
 use super::answer::{Answer, Applied};
 use super::charge::{BucketId, Charge};
+use super::debtors::{DebtorQuery, DebtorReport};
 use crate::algebra::{Bucket, Verdict};
 use crate::clock::{Clock, SystemClock, Timestamp};
 
@@ -298,6 +299,11 @@ impl<B: Backend> Backend for DenyCache<B> {
 
     fn charges_several(&self) -> bool {
         self.inner.charges_several()
+    }
+
+    /// Asks the store, as a [peek](crate::RateLimiter::peek) does.
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        self.inner.debtors(query)
     }
 }
 

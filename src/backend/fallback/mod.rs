@@ -35,6 +35,7 @@ use super::Backend;
 use super::adjustment::Adjustment;
 use super::answer::{Answer, Applied};
 use super::charge::{BucketId, Charge};
+use super::debtors::{DebtorQuery, DebtorReport};
 use super::error::BackendError;
 use super::origin::Origin;
 use super::owned::{OwnedAdjustment, OwnedBucketId, OwnedCharge};
@@ -56,7 +57,8 @@ use crate::quota::{Quota, QuotaError};
 /// * **Permits** are settled and refunded in the store that they were paid in.
 /// * **Waiting.** In an outage, a request that would have to wait is refused, with the time at which
 ///   the local bucket has its tokens. Requests that wait already keep their instants.
-/// * **Peeks** go to the store alone, and fail while it does.
+/// * **Peeks** go to the store alone, and fail while it does; so do lists of
+///   [debtors](crate::RateLimiter::debtors).
 /// * **Resets, penalties and blocks** are made in the store and in the local store. If the store
 ///   fails, the call fails, and the local part has been done.
 /// * A cost that the local numbers can never hold is not decided: it fails as without a fallback.
@@ -258,6 +260,11 @@ impl<B: Backend, L: Backend> Backend for Fallback<B, L> {
 
     fn charges_several(&self) -> bool {
         self.store.charges_several() && self.local.charges_several()
+    }
+
+    /// Asks the store alone, and fails while it does.
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        self.store.debtors(query)
     }
 }
 

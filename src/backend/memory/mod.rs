@@ -8,6 +8,7 @@
 //! | `fingerprint`, `table`, `quota_table` | a bucket's name as a hash, its slot, and its quota |
 //! | `eviction`, `rank` | which bucket goes when a shard is full |
 //! | `several`, `several_charges`, `lock_set` | calls on several buckets |
+//! | `debtors` | how many buckets are in debt or blocked |
 //! | `line`, `lines`, `waiter`, `waiting` | requests that wait for a bucket |
 //!
 //! A bucket takes 32 bytes, whatever the length of its key. Its name is [hashed](fingerprint) with
@@ -28,6 +29,7 @@
 //! Requests that wait stand in the [line](mod@line) of their bucket, beside the table. A bucket without
 //! waiters pays nothing for it.
 
+mod debtors;
 mod eviction;
 mod fingerprint;
 mod line;
@@ -62,6 +64,7 @@ use super::Backend;
 use super::adjustment::Adjustment;
 use super::answer::{Answer, Applied, Reading};
 use super::charge::{BucketId, Charge};
+use super::debtors::{DebtorQuery, DebtorReport};
 use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// A store in this process: the default of
@@ -326,5 +329,11 @@ impl Backend for Memory {
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         several::forget_all(&self.shards, &self.hasher, ids, || self.now());
         Answer::Ready(Ok(()))
+    }
+
+    /// Answers a [`Count`](DebtorReport::Count): it keeps no keys.
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        let count = debtors::count_debtors(&self.shards, query, || self.now());
+        Answer::Ready(count.map(DebtorReport::Count))
     }
 }

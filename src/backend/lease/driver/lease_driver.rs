@@ -91,6 +91,12 @@ impl<B> LeaseDriver<B> {
         usual.or_else(|| LeaseTerms::new(bucket).ok())
     }
 
+    /// The terms of the limit of this name, if it is leased.
+    pub(super) fn terms_of(&self, name: &str, bucket: &Bucket) -> Option<LeaseTerms> {
+        let limit = self.limits.iter().position(|limit| *limit.name == *name)?;
+        self.terms(limit, bucket)
+    }
+
     /// Works on the record of a bucket, if there is one for these numbers.
     pub(super) fn with_record<T>(
         &self,

@@ -12,7 +12,9 @@ use super::lease_clock::LeaseClock;
 use super::lease_driver::{LeaseDriver, LeasedLimit};
 use super::table::LeaseTable;
 use crate::backend::named_quota::NamedQuota;
-use crate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge};
+use crate::backend::{
+    Adjustment, Answer, Applied, Backend, BucketId, Charge, DebtorQuery, DebtorReport,
+};
 use crate::clock::Clock;
 
 /// A store in front of another, which takes the tokens of some limits in lots.
@@ -227,6 +229,15 @@ impl<B: Backend> Backend for Leasing<B> {
 
     fn charges_several(&self) -> bool {
         self.inner.charges_several()
+    }
+
+    /// Lists the buckets of the store. Of a leased limit, what nodes hold in lots does not count, and
+    /// a penalty that lots have paid is not on the list.
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        match self.driver().terms_of(query.limit(), query.bucket()) {
+            Some(terms) => self.inner.debtors(&query.with_bucket(terms.store())),
+            None => self.inner.debtors(query),
+        }
     }
 }
 

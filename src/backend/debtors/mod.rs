@@ -1,0 +1,13 @@
+//! Which buckets of a limit are in debt or blocked: what a store is asked, and what it answers.
+
+mod cursor;
+mod kind;
+mod query;
+mod report;
+mod stored_key;
+
+pub use self::cursor::DebtorCursor;
+pub use self::kind::DebtorKind;
+pub use self::query::DebtorQuery;
+pub use self::report::{DebtorBucket, DebtorCount, DebtorPage, DebtorReport};
+pub use self::stored_key::StoredKey;

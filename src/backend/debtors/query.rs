@@ -1,0 +1,147 @@
+//! What a store is asked to list.
+
+use super::cursor::DebtorCursor;
+use super::kind::DebtorKind;
+use super::report::DebtorBucket;
+use super::stored_key::StoredKey;
+use crate::algebra::{Bucket, State};
+use crate::backend::{BucketId, BucketRecord};
+use crate::clock::Timestamp;
+
+/// A request for buckets of one limit that are in debt or blocked: see
+/// [`Backend::debtors`](crate::backend::Backend::debtors).
+///
+/// # Examples
+///
+/// A store goes through its records, and lets the query judge each:
+///
+/// ```
+/// use tollgate::algebra::{Bucket, State};
+/// use tollgate::backend::{BucketRecord, DebtorKind, DebtorQuery, StoredKey};
+/// use tollgate::{Key, MINUTE, Quota, Timestamp};
+///
+/// let bucket = Bucket::new(&Quota::token_bucket(60, MINUTE))?;
+/// let query = DebtorQuery::new("login", &bucket).max(100);
+///
+/// let now = Timestamp::UNIX_EPOCH + MINUTE;
+/// let key = StoredKey::Key(Key::from("alice"));
+/// let owing = |tokens: i64, ts| {
+///     BucketRecord::new(&bucket, State { value: -tokens * 1_000_000, ts })
+/// };
+/// let debtor = query.debtor(key.clone(), 0, &owing(3, now), now).unwrap();
+/// assert_eq!(debtor.kind(now), Some(DebtorKind::InDebt));
+///
+/// // A minute ago, it owed no more than a minute brings.
+/// assert_eq!(query.debtor(key.clone(), 0, &owing(60, now - MINUTE), now), None);
+/// let blocked = query.debtor(key, 0, &owing(1, now + MINUTE), now).unwrap();
+/// assert_eq!(blocked.kind(now), Some(DebtorKind::Blocked));
+/// # Ok::<(), tollgate::quota::QuotaError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct DebtorQuery {
+    limit: Box<str>,
+    bucket: Bucket,
+    kind: Option<DebtorKind>,
+    max: usize,
+    after: Option<DebtorCursor>,
+}
+
+impl DebtorQuery {
+    /// How many buckets a page has at most unless [`max`](Self::max) says otherwise.
+    pub const MAX: usize = 100;
+
+    /// Asks for buckets of the limit of this name, judged by these numbers: those of one shard.
+    #[must_use]
+    pub fn new(limit: &str, bucket: &Bucket) -> Self {
+        Self { limit: limit.into(), bucket: *bucket, kind: None, max: Self::MAX, after: None }
+    }
+
+    /// Asks for buckets of this kind only; of both if not set.
+    #[must_use]
+    pub fn only(mut self, kind: impl Into<Option<DebtorKind>>) -> Self {
+        self.kind = kind.into();
+        self
+    }
+
+    /// Sets how many buckets a page has at most; [`MAX`](Self::MAX) if not set, and at least one.
+    #[must_use]
+    pub fn max(mut self, max: usize) -> Self {
+        self.max = max.max(1);
+        self
+    }
+
+    /// Asks for what comes behind a page, by its [`next`](super::DebtorPage::next); for the first
+    /// page if not set.
+    #[must_use]
+    pub fn after(mut self, cursor: impl Into<Option<DebtorCursor>>) -> Self {
+        self.after = cursor.into();
+        self
+    }
+
+    /// The same request by other numbers: those that a wrapper's store has for the limit.
+    #[cfg(feature = "leasing")]
+    pub(in crate::backend) fn with_bucket(&self, bucket: &Bucket) -> Self {
+        Self { bucket: *bucket, ..self.clone() }
+    }
+
+    /// The name of the limit.
+    #[must_use]
+    pub const fn limit(&self) -> &str {
+        &self.limit
+    }
+
+    /// The numbers of each of its buckets.
+    #[must_use]
+    pub const fn bucket(&self) -> &Bucket {
+        &self.bucket
+    }
+
+    /// The kind that was set.
+    #[must_use]
+    pub const fn get_only(&self) -> Option<DebtorKind> {
+        self.kind
+    }
+
+    /// The largest number of buckets in a page.
+    #[must_use]
+    pub const fn get_max(&self) -> usize {
+        self.max
+    }
+
+    /// Where the page begins; `None` for the first page.
+    #[must_use]
+    pub const fn get_after(&self) -> Option<&DebtorCursor> {
+        self.after.as_ref()
+    }
+
+    /// Whether a state is of the kind that is asked for.
+    pub(in crate::backend) fn asks_for(&self, state: State, now: Timestamp) -> bool {
+        let kind = DebtorKind::of(state, now);
+        kind.is_some() && (self.kind.is_none() || self.kind == kind)
+    }
+
+    /// What to list of a bucket with this record, at the time of the store; `None` if it is not on
+    /// the list.
+    ///
+    /// A record by other numbers of the limit is [rescaled](crate::algebra::rescale), as for a
+    /// charge. Where the store has only a digest of the key, the phase of new windows is not known:
+    /// they begin with those of the record.
+    #[must_use]
+    pub fn debtor(
+        &self,
+        key: StoredKey,
+        shard: u32,
+        record: &BucketRecord,
+        now: Timestamp,
+    ) -> Option<DebtorBucket> {
+        let state = match &key {
+            StoredKey::Key(key) => {
+                let id = BucketId::new(&self.limit, key).shard(shard);
+                record.state_in(id, &self.bucket, now)?
+            }
+            StoredKey::Digest(_) => record.state_without_key(&self.bucket, now)?,
+        };
+        let state = self.bucket.refresh(state, now);
+        self.asks_for(state, now).then(|| DebtorBucket::new(key, shard, state))
+    }
+}

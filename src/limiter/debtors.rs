@@ -1,0 +1,221 @@
+//! Which keys of a limit are in debt or blocked.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use super::Limit;
+use super::engine::RateLimiter;
+use super::progress::Progress;
+use super::rate_limited::RateLimited;
+use super::snapshot::{Level, Snapshot};
+use crate::algebra::{State, Terms, Tokens, Units, charge};
+use crate::backend::{
+    DebtorBucket, DebtorCursor, DebtorKind, DebtorPage, DebtorQuery, DebtorReport, Reading,
+    StoredKey,
+};
+use crate::clock::Timestamp;
+
+impl RateLimiter {
+    /// Lists keys of a limit that are in debt or blocked, for operators.
+    ///
+    /// The answer is a [`DebtorReport`]. Redis, PostgreSQL and the store in a file answer pages of
+    /// keys. The memory store keeps no keys, and answers how many there are; limits with the same
+    /// numbers are counted together. A store that cannot tell says so, which is not an empty page.
+    ///
+    /// A page has [at most](DebtorsCall::max) so many keys, and often fewer, since a store looks at a
+    /// bounded number of buckets for it. [Go on](DebtorsCall::after) at its
+    /// [`next`](DebtorPage::next) until that is `None`. A key that is on the list all the while
+    /// comes at least once, and exactly once if nothing changes meanwhile.
+    ///
+    /// It takes nothing, and changes nothing. Tokens that a [`Leasing`](crate::backend) store holds
+    /// in lots do not count. A limit in [shards](crate::Quota::shards) has a bucket on the list for
+    /// each shard that is in debt.
+    ///
+    /// # Errors
+    ///
+    /// Awaiting it fails if the store failed or did not answer, or has not made the
+    /// [cursor](DebtorsCall::after). A failure is not logged: no request is refused for it.
+    ///
+    /// # Cancel safety
+    ///
+    /// A list changes nothing, so it can be dropped at any time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::backend::{DebtorReport, Memory};
+    /// use tollgate::{HOUR, Limit, Quota, RateLimited, RateLimiter};
+    ///
+    /// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+    ///
+    /// /// The keys that may not log in now; `None` if the store does not know them.
+    /// async fn locked_out(limiter: &RateLimiter) -> Result<Option<Vec<String>>, RateLimited> {
+    ///     let (mut keys, mut cursor) = (Vec::new(), None);
+    ///     loop {
+    ///         let report = limiter.debtors(&LOGIN).max(100).after(cursor).await?;
+    ///         let Some(page) = report.into_page() else { return Ok(None) };
+    ///         keys.extend(page.debtors().iter().map(|debtor| debtor.key().to_string()));
+    ///         cursor = page.next().cloned();
+    ///         if cursor.is_none() {
+    ///             return Ok(Some(keys));
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), RateLimited> {
+    /// let limiter = RateLimiter::in_memory();
+    /// limiter.block(&LOGIN, HOUR).key("mallory").await?;
+    /// assert_eq!(locked_out(&limiter).await?, None);
+    /// match limiter.debtors(&LOGIN).await? {
+    ///     DebtorReport::Count(count) => assert_eq!((count.in_debt(), count.blocked()), (0, 1)),
+    ///     other => panic!("the memory store counts, and does not answer {other:?}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "blocked")]
+    #[doc(alias = "list_keys")]
+    #[doc(alias = "blocklist")]
+    pub fn debtors<'l>(&'l self, limit: &'l Limit) -> DebtorsCall<'l> {
+        let query = DebtorQuery::new(limit.name(), limit.bucket());
+        DebtorsCall { limiter: self, limit, query, progress: Progress::New }
+    }
+}
+
+/// A request for keys that are in debt or blocked, made by [`RateLimiter::debtors`]; await it.
+///
+/// Its output is `Result<DebtorReport<Debtor>, RateLimited>`.
+#[must_use = "nothing is asked until it is awaited"]
+pub struct DebtorsCall<'l> {
+    limiter: &'l RateLimiter,
+    limit: &'l Limit,
+    query: DebtorQuery,
+    progress: Progress<DebtorReport>,
+}
+
+impl DebtorsCall<'_> {
+    /// Lists keys of this kind only; of both if not set.
+    pub fn only(mut self, kind: impl Into<Option<DebtorKind>>) -> Self {
+        self.progress.restart();
+        self.query = self.query.only(kind);
+        self
+    }
+
+    /// Sets how many keys a page has at most; 100 if not set, and at least one.
+    pub fn max(mut self, max: usize) -> Self {
+        self.progress.restart();
+        self.query = self.query.max(max);
+        self
+    }
+
+    /// Goes on behind a page, at its [`next`](DebtorPage::next); begins with the first page if not
+    /// set.
+    pub fn after(mut self, cursor: impl Into<Option<DebtorCursor>>) -> Self {
+        self.progress.restart();
+        self.query = self.query.after(cursor);
+        self
+    }
+}
+
+impl Future for DebtorsCall<'_> {
+    type Output = Result<DebtorReport<Debtor>, RateLimited>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { limiter, limit, query, progress } = &mut *self;
+        let submit = || Ok::<_, RateLimited>(limiter.backend().debtors(query));
+        Poll::Ready(match ready!(progress.poll(cx, submit))? {
+            Ok(report) => Ok(report.map_page(|page| read(limiter, limit, page))),
+            // Not logged as a failure of decisions, which it is not.
+            Err(error) => Err(RateLimited::unavailable(limit, error).with_speech(limiter.speech())),
+        })
+    }
+}
+
+/// The keys of a page, each as it stands at the time of the page.
+fn read(
+    limiter: &RateLimiter,
+    limit: &Limit,
+    page: DebtorPage<DebtorBucket>,
+) -> DebtorPage<Debtor> {
+    let (at, next) = (page.at(), page.next().cloned());
+    let debtors = page.into_debtors().into_iter().map(|bucket| {
+        let snapshot = Snapshot::new(limit, level(limit, bucket.state(), at));
+        Debtor { snapshot: snapshot.with_speech(limiter.speech()), bucket }
+    });
+    DebtorPage::new(at, debtors.collect(), next)
+}
+
+/// How a limit stands for a request of one token, as far as this bucket tells.
+fn level(limit: &Limit, state: State, at: Timestamp) -> Level {
+    let one = limit.bucket().units(1).unwrap_or(Units::MAX);
+    let charged = charge(limit.bucket(), state, one, Terms::AT_ONCE, at);
+    let reading = Reading::new(charged.verdict(), charged.before(), charged.wait());
+    let mut level = Level::new(limit, &[reading], 1, at);
+    if limit.is_too_large(1, Terms::AT_ONCE) {
+        level.wait = None;
+    }
+    level
+}
+
+impl fmt::Debug for DebtorsCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let progress = self.progress.name();
+        f.debug_struct("DebtorsCall")
+            .field("query", &self.query)
+            .field("progress", &progress)
+            .finish()
+    }
+}
+
+/// A key that is in debt or blocked.
+///
+/// See [`RateLimiter::debtors`] for an example.
+#[derive(Clone, Debug)]
+pub struct Debtor {
+    bucket: DebtorBucket,
+    snapshot: Snapshot,
+}
+
+impl Debtor {
+    /// The key, as the store has it.
+    #[must_use]
+    pub const fn key(&self) -> &StoredKey {
+        self.bucket.key()
+    }
+
+    /// Which shard of the limit; 0 if the limit has none.
+    #[must_use]
+    pub const fn shard_index(&self) -> u32 {
+        self.bucket.shard_index()
+    }
+
+    /// Why it is on the list.
+    #[must_use]
+    pub fn kind(&self) -> DebtorKind {
+        // A store that lists what is not in debt breaks the contract, which conformance checks.
+        self.bucket.kind(self.snapshot.at()).unwrap_or(DebtorKind::InDebt)
+    }
+
+    /// The exact tokens of this bucket, which are negative.
+    #[must_use]
+    pub fn tokens(&self) -> Tokens {
+        self.snapshot.limit().bucket().tokens(self.bucket.state().value)
+    }
+
+    /// The state of this bucket.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        self.bucket.state()
+    }
+
+    /// How the limit stands for this key and a request of one token, at the time of the page.
+    ///
+    /// For a limit in shards, it is an estimate that assumes that all shards hold the same.
+    /// [`peek`](RateLimiter::peek) looks at all of them.
+    #[must_use]
+    pub const fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+}
