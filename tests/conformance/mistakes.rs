@@ -10,7 +10,7 @@ use tollgate::clock::ManualClock;
 use crate::mutants::{Mistake, Mutant};
 
 /// Mistakes, and checks that find them.
-const FOUND_BY: [(Mistake, &[&str]); 29] = [
+const FOUND_BY: [(Mistake, &[&str]); 34] = [
     (Mistake::TakesNothing, &["a_concurrent_history_is_within_the_bound"]),
     (
         Mistake::AdmitsOneMore,
@@ -75,6 +75,11 @@ const FOUND_BY: [(Mistake, &[&str]); 29] = [
     (Mistake::LosesUpdates, &["callers_at_once_admit_exactly_the_capacity"]),
     (Mistake::AnswersWithAnOldTime, &["a_charge_takes_its_units_or_nothing"]),
     (Mistake::LeavesOutReadings, &["a_list_is_all_or_nothing"]),
+    (Mistake::ListsLimitsThatBeginAlike, &["each_debtor_is_listed_once_and_nothing_else_is"]),
+    (Mistake::ListsWhatOwesNothing, &["each_debtor_is_listed_once_and_nothing_else_is"]),
+    (Mistake::LosesOneAtEachPage, &["each_debtor_is_listed_once_and_nothing_else_is"]),
+    (Mistake::ListsStatesAsStored, &["each_debtor_is_listed_once_and_nothing_else_is"]),
+    (Mistake::CountsBlocksAsDebt, &["each_debtor_is_listed_once_and_nothing_else_is"]),
     (Mistake::Fails, &["a_charge_takes_its_units_or_nothing"]),
     (Mistake::ForgetsTimesAhead, &["a_clock_that_goes_back_changes_nothing"]),
 ];

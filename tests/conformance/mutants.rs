@@ -1,16 +1,19 @@
 //! A store with one mistake at a time.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
 use tollgate::algebra::{State, Terms, Verdict};
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, BucketRecord, BucketStore,
-    Change, Charge, Key, OwnedCharge, Reading, adjust_all, apply_all, reset_all,
+    Change, Charge, DebtorQuery, DebtorReport, Key, OwnedBucketId, OwnedCharge, Reading,
+    adjust_all, apply_all, reset_all,
 };
 use tollgate::clock::{Clock, ManualClock};
 use tollgate::{SECOND, Timestamp};
+
+mod lists;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
@@ -44,6 +47,11 @@ pub(crate) enum Mistake {
     StandsStill,
     ForgetsTimesAhead,
     LeavesOutReadings,
+    ListsLimitsThatBeginAlike,
+    ListsWhatOwesNothing,
+    LosesOneAtEachPage,
+    ListsStatesAsStored,
+    CountsBlocksAsDebt,
     Fails,
 }
 
@@ -60,8 +68,11 @@ struct Records {
     mistake: Mistake,
     clock: ManualClock,
     last: Timestamp,
-    map: HashMap<Vec<u8>, BucketRecord>,
+    map: BTreeMap<Vec<u8>, StoredRecord>,
 }
+
+/// A record with the name of its bucket, which the mistakes with names do not keep.
+type StoredRecord = (OwnedBucketId, BucketRecord);
 
 impl Records {
     fn name(&self, id: BucketId<'_>) -> Vec<u8> {
@@ -95,7 +106,7 @@ impl BucketStore for Records {
     }
 
     fn read(&mut self, id: BucketId<'_>) -> Option<BucketRecord> {
-        let record = self.map.get(&self.name(id)).copied()?;
+        let record = self.map.get(&self.name(id))?.1;
         let is_dropped = self.mistake == Mistake::DropsWhatBeginsBelowFull
             && record.full_at() <= self.clock.now();
         (!is_dropped).then_some(record)
@@ -112,7 +123,7 @@ impl BucketStore for Records {
             _ => {}
         }
         let record = BucketRecord::from_numbers(numbers).unwrap_or(record);
-        self.map.insert(self.name(id), record);
+        self.map.insert(self.name(id), (id.into_owned(), record));
     }
 
     fn forget(&mut self, id: BucketId<'_>) {
@@ -122,7 +133,7 @@ impl BucketStore for Records {
 
 impl Mutant {
     pub(crate) fn new(mistake: Mistake, clock: ManualClock) -> Self {
-        let records = Records { mistake, last: clock.now(), clock, map: HashMap::new() };
+        let records = Records { mistake, last: clock.now(), clock, map: BTreeMap::new() };
         let records = Arc::new(Mutex::new(records));
         Self { mistake, records, overlaps: AtomicUsize::new(0), two: Barrier::new(2) }
     }
@@ -373,5 +384,12 @@ impl Backend for Mutant {
             });
         }
         Answer::Ready(Ok(()))
+    }
+
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        Answer::Ready(Ok(self.with(|records| match self.mistake {
+            Mistake::CountsBlocksAsDebt => records.count(query),
+            _ => records.list(query),
+        })))
     }
 }

@@ -42,6 +42,9 @@
 //! fails says what was asked, what the bucket held, what the contract wants, and what the store has
 //! answered. Random calls are the same in each run, and the message names their seed.
 //!
+//! A store may leave out [`debtors`](super::Backend::debtors). If it lists or counts them, that is
+//! checked as well.
+//!
 //! Calls that run at the same time have no order that is known. There, the suite counts what was
 //! admitted, and checks it by [`check_history`](crate::algebra::check_history).
 //!
@@ -156,6 +159,7 @@ macro_rules! __conformance_list {
             hostile_keys_have_buckets_of_their_own
             every_character_has_a_bucket_of_its_own
             limits_and_shards_have_buckets_of_their_own
+            each_debtor_is_listed_once_and_nothing_else_is
             a_dropped_call_takes_effect_at_most_once_and_never_in_part
             answers_can_be_awaited_in_any_order
             callers_at_once_admit_exactly_the_capacity

@@ -8,8 +8,8 @@ use super::model::RecordMap;
 use super::subject::Subject;
 use crate::algebra::{Bucket, Units};
 use crate::backend::{
-    Adjustment, Applied, BackendError, BucketId, BucketRecord, Charge, OwnedBucketId, Reading,
-    adjust_all, apply_all, reset_all,
+    Adjustment, Applied, BackendError, BucketId, BucketRecord, Charge, DebtorQuery, DebtorReport,
+    OwnedBucketId, Reading, adjust_all, apply_all, reset_all,
 };
 use crate::clock::{Clock, Timestamp};
 
@@ -107,6 +107,40 @@ impl Trial {
             }
         }
         clock.set(time);
+    }
+
+    /// Asks for a list of debtors.
+    pub(super) async fn debtors(&self, query: &DebtorQuery) -> DebtorReport {
+        match self.subject.store.debtors(query).wait().await {
+            Ok(report) => report,
+            Err(error) => self.fail_list(query, "an answer", &error),
+        }
+    }
+
+    /// Checks that a list was made at the time of the clock.
+    pub(super) fn check_time(&self, query: &DebtorQuery, at: Timestamp) {
+        if let Some(time) = self.subject.clock.as_ref().map(Clock::now).filter(|time| *time != at) {
+            self.fail_list(query, &show(&time), &at);
+        }
+    }
+
+    /// Fails, as a list is not what is due.
+    pub(super) fn fail_list(&self, query: &DebtorQuery, due: &str, found: &dyn Debug) -> ! {
+        self.fail(
+            "debtors",
+            "the list is wrong",
+            &[("asked", show(query)), ("contract", due.to_owned()), ("answered", show(&found))],
+        )
+    }
+
+    /// What the model holds of a bucket.
+    pub(super) fn record(&self, id: BucketId<'_>) -> Option<BucketRecord> {
+        self.model.get(id)
+    }
+
+    /// The time of the clock that is set, or else of the last answer.
+    pub(super) fn time(&self) -> Timestamp {
+        self.subject.clock.as_ref().map_or(self.model.now, Clock::now)
     }
 
     async fn freshen(&mut self, ids: &[BucketId<'_>]) {

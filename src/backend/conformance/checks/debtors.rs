@@ -1,0 +1,247 @@
+//! The list of buckets that are in debt or blocked.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::algebra::Bucket;
+use crate::backend::conformance::quotas::bucket;
+use crate::backend::conformance::subject::Subject;
+use crate::backend::conformance::trial::Trial;
+use crate::backend::{
+    Adjustment, BucketId, DebtorCount, DebtorKind, DebtorQuery, DebtorReport, Key, StoredKey,
+};
+use crate::clock::Timestamp;
+use crate::quota::{DAY, HOUR, MINUTE, Quota};
+
+/// Of many buckets, those in debt and those that are blocked are listed, each once, whatever their
+/// keys and shards. No other is: one that owes nothing, was reset, or belongs to a limit with a name
+/// that is alike. A store that only counts has to count right, and one that cannot list has to say so.
+pub(in crate::backend::conformance) async fn each_debtor_is_listed_once_and_nothing_else_is(
+    subject: Subject,
+) {
+    let mut trial = Trial::new(&subject);
+    let now = subject.now().await;
+    for (limit, quota) in [
+        ("conformance-list", Quota::token_bucket(7, HOUR * 13)),
+        ("conformance list:#1%", Quota::fixed_window(11, DAY * 3).start(now)),
+        ("conformance-list-late", Quota::token_bucket(7, HOUR * 11).initial(3)),
+    ] {
+        let bucket = bucket(quota);
+        let keys = keys();
+        let others = [
+            format!("{limit}-"),
+            format!("{limit}#1"),
+            format!("{limit}:"),
+            format!("{limit}:s"),
+            limit.to_uppercase(),
+            limit.split_at(limit.len() - 1).0.to_owned(),
+            format!("0{limit}"),
+            format!("~{limit}"),
+        ];
+        let mut own: Vec<_> = keys.iter().map(|key| BucketId::new(limit, key)).collect();
+        own.extend([1, 2, 11, u32::MAX].map(|shard| BucketId::new(limit, &keys[0]).shard(shard)));
+        let foreign: Vec<_> = others.iter().map(|name| BucketId::new(name, &keys[0])).collect();
+        for (nth, &id) in own.iter().chain(&foreign).enumerate() {
+            prepare(&mut trial, id, &bucket, nth).await;
+        }
+        let listed = Listed { own: &own, foreign: &foreign };
+        listed.check(&mut trial, &bucket).await;
+        // The blocks are over, and some debts are paid.
+        trial.pass(DAY * 2);
+        listed.check(&mut trial, &bucket).await;
+        let changed = bucket.part_of(2).unwrap();
+        if !listed.is_counted(&trial, &changed).await {
+            listed.check(&mut trial, &changed).await;
+        }
+        for &id in own.iter().chain(&foreign) {
+            trial.look(id, &bucket).await;
+        }
+    }
+}
+
+/// Keys of all types, and one that is too long for a name.
+fn keys() -> Vec<Key> {
+    let texts = ["alice", "Alice", "", " ", "a|b=c:d%", "Zoë", "*", "n=7", "{a}", "a#1", "7"];
+    let mut keys: Vec<_> = texts.map(Key::from).to_vec();
+    keys.extend([
+        Key::from(7),
+        Key::from(-7),
+        Key::from(u128::MAX),
+        Key::from(true),
+        Key::GLOBAL,
+        Key::from([0_u8, 0xff]),
+        Key::from(Ipv4Addr::new(192, 0, 2, 1)),
+        Key::from(Ipv6Addr::LOCALHOST),
+        Key::network(Ipv6Addr::LOCALHOST, 64),
+        Key::from(("acme", "alice", 7)),
+        Key::from("alice").fallback(),
+        Key::from("x".repeat(500)),
+    ]);
+    // So many that each of the five things happens to most of the types.
+    keys.extend((100_u32..130).map(Key::from));
+    keys
+}
+
+/// Puts a bucket into debt, blocks it, uses it, leaves it alone, or resets it: in turns. Each has
+/// another value, so that the digest of a key can be told by the state.
+async fn prepare(trial: &mut Trial, id: BucketId<'_>, bucket: &Bucket, nth: usize) {
+    let token = bucket.units(1).unwrap();
+    let owed = bucket.units(u64::try_from(nth).unwrap() + 1).unwrap();
+    let penalty = Adjustment::refund(id, bucket, -bucket.capacity() - owed);
+    match nth % 5 {
+        0 => drop(trial.adjust(&[penalty]).await),
+        1 => {
+            let block = Adjustment::block(id, bucket, DAY + MINUTE * u32::try_from(nth).unwrap());
+            trial.adjust(&[penalty, block]).await;
+        }
+        2 => drop(trial.take(id, bucket, token).await),
+        3 => drop(trial.look(id, bucket).await),
+        _ => {
+            trial.adjust(&[penalty]).await;
+            trial.reset(&[id]).await;
+        }
+    }
+}
+
+/// The buckets of a limit, and those of others.
+struct Listed<'a> {
+    own: &'a [BucketId<'a>],
+    foreign: &'a [BucketId<'a>],
+}
+
+/// What a store lists of a bucket: the key if it knows it, the shard, and the state.
+type Entry = (Option<String>, u32, i64, Timestamp);
+
+impl Listed<'_> {
+    async fn check(&self, trial: &mut Trial, bucket: &Bucket) {
+        for kind in [None, Some(DebtorKind::InDebt), Some(DebtorKind::Blocked)] {
+            for max in [1, 3, 1_000] {
+                let query = DebtorQuery::new(self.own[0].limit(), bucket).only(kind).max(max);
+                self.check_list(trial, &query).await;
+            }
+        }
+    }
+
+    /// Whether the store only counts.
+    async fn is_counted(&self, trial: &Trial, bucket: &Bucket) -> bool {
+        let query = DebtorQuery::new(self.own[0].limit(), bucket);
+        matches!(trial.debtors(&query).await, DebtorReport::Count(_))
+    }
+
+    async fn check_list(&self, trial: &mut Trial, query: &DebtorQuery) {
+        let (mut found, mut cursor) =
+            (Vec::<(Timestamp, StoredKey, u32, i64, Timestamp)>::new(), None);
+        let mut counted: Option<DebtorCount> = None;
+        for calls in 0.. {
+            if calls > 100_000 {
+                trial.fail_list(query, "a list that ends", &"100,000 pages with a cursor each");
+            }
+            let query = query.clone().after(cursor);
+            cursor = match trial.debtors(&query).await {
+                DebtorReport::Unsupported => return,
+                DebtorReport::Count(count) => {
+                    let next = count.next().cloned();
+                    counted = Some(add(counted, &count));
+                    next
+                }
+                DebtorReport::Page(page) => {
+                    trial.check_time(&query, page.at());
+                    if page.debtors().len() > query.get_max() {
+                        let max = format!("at most {} in a page", query.get_max());
+                        trial.fail_list(&query, &max, &page);
+                    }
+                    let (at, next) = (page.at(), page.next().cloned());
+                    found.extend(page.into_debtors().into_iter().map(|one| {
+                        let (shard, state) = (one.shard_index(), one.state());
+                        (at, one.key().clone(), shard, state.value, state.ts)
+                    }));
+                    next
+                }
+            };
+            if cursor.is_none() {
+                break;
+            }
+        }
+        match counted {
+            Some(count) => self.check_count(trial, query, &count),
+            None => self.check_found(trial, query, found),
+        }
+    }
+
+    /// Each bucket has to be there that the model has, and no other. A real clock runs on between
+    /// pages, so each is compared at the time of its page.
+    fn check_found(
+        &self,
+        trial: &Trial,
+        query: &DebtorQuery,
+        found: Vec<(Timestamp, StoredKey, u32, i64, Timestamp)>,
+    ) {
+        let mut missing: BTreeMap<(String, u32), BucketId<'_>> = self
+            .own
+            .iter()
+            .filter(|id| is_due(trial, query, **id, trial.time()))
+            .map(|id| ((id.key().to_text(), id.shard_index()), *id))
+            .collect();
+        for (at, key, shard, value, ts) in found {
+            let is_here = |id: &BucketId<'_>| entry(trial, query, *id, at) == Some((value, ts));
+            let place = match &key {
+                StoredKey::Key(key) => Some((key.to_text(), shard)),
+                StoredKey::Digest(_) => {
+                    let mut same =
+                        missing.iter().filter(|((_, other), id)| *other == shard && is_here(id));
+                    same.next().map(|(place, _)| place.clone())
+                }
+            };
+            let id = place.as_ref().and_then(|place| missing.remove(place));
+            if !id.as_ref().is_some_and(is_here) {
+                let entry: Entry = (Some(key.to_string()), shard, value, ts);
+                let due =
+                    "each bucket that is in debt or blocked, once, as it stands, and no other";
+                trial.fail_list(query, due, &entry);
+            }
+        }
+        if !missing.is_empty() {
+            trial.fail_list(query, &format!("also {missing:?}"), &"a list without them");
+        }
+    }
+
+    fn check_count(&self, trial: &Trial, query: &DebtorQuery, count: &DebtorCount) {
+        // A store without names knows a bucket by its numbers.
+        let due = |kind| {
+            let query = query.clone().only(kind);
+            let ids = self.own.iter().chain(self.foreign);
+            ids.filter(|id| is_due(trial, &query, **id, count.at())).count()
+        };
+        let due = [DebtorKind::InDebt, DebtorKind::Blocked].map(|kind| {
+            if query.get_only().is_none_or(|only| only == kind) { due(kind) } else { 0 }
+        });
+        let found = [count.in_debt(), count.blocked()].map(|found| usize::try_from(found).unwrap());
+        if found != due {
+            trial.fail_list(query, &format!("{due:?} in debt and blocked"), &found);
+        }
+    }
+}
+
+fn add(before: Option<DebtorCount>, more: &DebtorCount) -> DebtorCount {
+    let mut count = before.unwrap_or_else(|| DebtorCount::new(more.at()));
+    (0..more.in_debt()).for_each(|_| count.add(DebtorKind::InDebt));
+    (0..more.blocked()).for_each(|_| count.add(DebtorKind::Blocked));
+    count.with_next(more.next().cloned())
+}
+
+/// The value and the time that are due in the list for this bucket.
+fn entry(
+    trial: &Trial,
+    query: &DebtorQuery,
+    id: BucketId<'_>,
+    at: Timestamp,
+) -> Option<(i64, Timestamp)> {
+    let record = trial.record(id)?;
+    let key = StoredKey::Key(id.key().clone());
+    let state = query.debtor(key, id.shard_index(), &record, at)?.state();
+    Some((state.value, state.ts))
+}
+
+fn is_due(trial: &Trial, query: &DebtorQuery, id: BucketId<'_>, at: Timestamp) -> bool {
+    entry(trial, query, id, at).is_some()
+}
