@@ -4,6 +4,7 @@
 
 mod callers;
 mod clones;
+mod debtors;
 mod errors;
 mod failover;
 mod faults;

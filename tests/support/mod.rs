@@ -7,6 +7,8 @@ pub(crate) mod address;
 pub(crate) mod attack;
 pub(crate) mod broken;
 pub(crate) mod cases;
+#[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
+pub(crate) mod debtors;
 pub(crate) mod dice;
 pub(crate) mod draw;
 pub(crate) mod nodes;

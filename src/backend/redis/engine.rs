@@ -9,11 +9,14 @@ use tokio::runtime::Handle;
 
 use super::carrier::RedisCarrier;
 use super::cross_slot::{self, CrossSlotPair, share_a_slot};
+use super::debtors::DebtorLists;
 use super::link::Link;
 use crate::backend::remote::batch::{Batcher, Bounds, Carrier as _};
 use crate::backend::remote::key_name::KeyNames;
 use crate::backend::remote::operation::{NamedAdjustment, NamedBucketId, NamedCharge, Operation};
-use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
+use crate::backend::{
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, DebtorQuery, DebtorReport,
+};
 use crate::clock::{Clock, SystemClock};
 
 /// A store in Redis or Valkey, for any number of processes.
@@ -98,6 +101,7 @@ use crate::clock::{Clock, SystemClock};
 pub struct Redis {
     pub(super) batcher: Batcher<RedisCarrier>,
     pub(super) names: Arc<KeyNames>,
+    lists: DebtorLists,
 }
 
 impl Redis {
@@ -117,7 +121,7 @@ impl Redis {
             clock: settings.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new())),
         };
         let batcher = Batcher::new(carrier, runtime, settings.deadline, bounds);
-        Self { batcher, names: Arc::new(names) }
+        Self { batcher, names: Arc::new(names), lists: DebtorLists::default() }
     }
 
     fn is_cluster(&self) -> bool {
@@ -259,6 +263,11 @@ impl Backend for Redis {
             return Answer::Ready(Ok(()));
         }
         self.resets(ids)
+    }
+
+    /// Scans the servers. It needs the right to `SCAN`, which no decision needs.
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        self.lists.page(&self.batcher, &self.names, query)
     }
 }
 

@@ -17,10 +17,13 @@
 //! script     writes the request, and reads the reply
 //! link       sends it to the right server: connections, redirections, retries
 //! ```
+//!
+//! The file `debtors` lists buckets for operators, by scans of the servers.
 
 mod builder;
 mod carrier;
 mod cross_slot;
+mod debtors;
 mod engine;
 mod link;
 mod script;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use ::redis::{Cmd, ErrorKind, RedisError, RedisResult, Value};
+use ::redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value};
 use tokio::time::{Instant, timeout};
 
 use super::error::LinkError;
@@ -108,11 +108,19 @@ impl Connection {
         self.settle(self.wire.send_asking(command, longest)).await
     }
 
-    /// Waits for an answer until the timeout, or until the connection is lost.
-    async fn settle(
+    /// Sends several commands at once, and waits for their answers of at most `longest` bytes
+    /// together. An error reply to one of them is its answer.
+    pub(super) async fn run_all(
         &self,
-        answer: impl Future<Output = RedisResult<Value>>,
-    ) -> Result<Value, Fault> {
+        commands: &Pipeline,
+        count: usize,
+        longest: usize,
+    ) -> Result<Vec<Value>, Fault> {
+        self.settle(self.wire.send_all(commands, count, longest)).await
+    }
+
+    /// Waits for an answer until the timeout, or until the connection is lost.
+    async fn settle<T>(&self, answer: impl Future<Output = RedisResult<T>>) -> Result<T, Fault> {
         let mut answer = pin!(answer);
         // The answer is polled first: if both are ready, the call has an answer.
         let mut loss = pin!(self.node.loss(self.serial));

@@ -141,6 +141,11 @@ impl Cluster {
         connection
     }
 
+    /// The first slot of the master that comes behind the one with this slot.
+    pub(super) fn next_master(&self, slot: u16) -> Option<u16> {
+        self.0.table.borrow().slots.next_master(slot)
+    }
+
     /// The number of known nodes.
     #[cfg(all(test, feature = "memory"))]
     pub(super) fn known_nodes(&self) -> usize {

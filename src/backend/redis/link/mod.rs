@@ -36,6 +36,7 @@ mod failure;
 mod node;
 mod node_state;
 mod retry_action;
+mod scan;
 mod sentinel;
 mod server;
 mod single_flight;

@@ -23,6 +23,12 @@ pub(super) struct SlotRange {
     pub(super) port: u16,
 }
 
+impl SlotRange {
+    fn is_of_same_master(&self, other: &Self) -> bool {
+        self.host == other.host && self.port == other.port
+    }
+}
+
 impl SlotMap {
     /// Reads the answer to `CLUSTER SLOTS`. A node that does not know its own host leaves it out.
     ///
@@ -66,6 +72,23 @@ impl SlotMap {
         // slot can have it.
         let after = self.ranges.partition_point(|range| range.first <= slot);
         self.ranges.get(after.checked_sub(1)?).filter(|range| slot <= range.last)
+    }
+
+    /// The first slot of the master that comes behind the master of this slot, by the order of their
+    /// first slots; `None` behind the last.
+    pub(super) fn next_master(&self, slot: u16) -> Option<u16> {
+        let mut masters = Vec::<(u16, &SlotRange)>::new();
+        // The ranges are sorted, so the first one of a master has its first slot.
+        for range in &self.ranges {
+            if masters.iter().all(|(_, other)| !range.is_of_same_master(other)) {
+                masters.push((range.first, range));
+            }
+        }
+        let own = self.master(slot);
+        let mine =
+            masters.iter().find(|(_, range)| own.is_some_and(|own| own.is_of_same_master(range)));
+        let here = mine.map_or(slot, |(first, _)| *first);
+        masters.iter().map(|(first, _)| *first).find(|first| *first > here)
     }
 
     /// The replicas. They know the slots as well, in case the masters are gone.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ::redis::aio::{ConnectionLike, MultiplexedConnection};
 use ::redis::{
-    AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisConnectionInfo, RedisResult, Value,
+    AsyncConnectionConfig, Cmd, Pipeline, PushInfo, PushKind, RedisConnectionInfo, RedisResult,
+    Value,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
@@ -63,6 +64,19 @@ impl Wire {
         // bound and leaves the count.
         expected.complete();
         answer.extract_error()
+    }
+
+    /// Sends several commands once, together. Their answers have at most `longest` bytes, and a few.
+    pub(super) async fn send_all(
+        &self,
+        commands: &Pipeline,
+        count: usize,
+        longest: usize,
+    ) -> RedisResult<Vec<Value>> {
+        let expected = self.shared.allowance.extend(longest);
+        let answers = self.client.clone().req_packed_commands(commands, 0, count).await?;
+        expected.complete();
+        Ok(answers)
     }
 
     /// Sends a command once, about keys that the node is importing.

@@ -12,7 +12,7 @@ mod double;
 mod reply;
 mod request;
 
-pub(super) use self::reply::ScriptReply;
+pub(super) use self::reply::{ScriptReply, stored_record};
 pub(super) use self::request::ScriptRequest;
 
 /// Concatenates the parts of the script behind the code that sets `now`.

@@ -37,9 +37,10 @@ impl ScriptReply {
         let parts = Parts::new(answer, init_counts)?;
         let mut stored = parts.stored.iter();
         let cells = parts.places(buckets)?.map(|place| match place {
-            KeyContent::Stored => {
-                stored.next().and_then(bucket).map_or(StoredCell::Foreign, StoredCell::Stored)
-            }
+            KeyContent::Stored => stored
+                .next()
+                .and_then(stored_record)
+                .map_or(StoredCell::Foreign, StoredCell::Stored),
             KeyContent::Absent => StoredCell::Absent,
             KeyContent::Foreign => StoredCell::Foreign,
         });
@@ -124,7 +125,7 @@ impl<'v> Parts<'v> {
 }
 
 /// Reads a bucket: value, ts, gain, token, capacity, step.
-fn bucket(raw: &[u8; 48]) -> Option<BucketRecord> {
+pub(in crate::backend::redis) fn stored_record(raw: &[u8; 48]) -> Option<BucketRecord> {
     let (numbers, _) = raw.as_chunks::<8>();
     let mut whole = [0; 6];
     for (number, bytes) in whole.iter_mut().zip(numbers) {

@@ -43,6 +43,7 @@
 
 #[cfg(feature = "redis")]
 mod hash_tag;
+mod read;
 #[cfg(feature = "redis")]
 pub(in crate::backend) mod slot;
 #[cfg(test)]
@@ -56,6 +57,7 @@ use sha2::{Digest as _, Sha256};
 
 #[cfg(feature = "redis")]
 pub use self::hash_tag::HashTag;
+pub(in crate::backend) use self::read::NameParts;
 pub(in crate::backend) use self::writer::KeyName;
 use crate::backend::key::{Part, next_part};
 use crate::backend::key_text::{self, KeySink as _};
@@ -142,10 +144,7 @@ impl KeyNames {
             self.write_key(&mut name, first, MAX_TAG);
             name.extend(b"}:");
         }
-        match id.limit().as_bytes() {
-            limit if limit.len() <= MAX_LIMIT => name.text(limit),
-            limit => name.hash(b"%sha256-", &Sha256::digest(limit).into()),
-        }
+        Self::write_limit(&mut name, id.limit());
         if id.shard_index() > 0 {
             name.push(b'#');
             name.number(u64::from(id.shard_index()));
@@ -167,6 +166,14 @@ impl KeyNames {
             name.push(b'}');
         }
         name.complete()
+    }
+
+    #[inline]
+    fn write_limit(name: &mut KeyName, limit: &str) {
+        match limit.as_bytes() {
+            limit if limit.len() <= MAX_LIMIT => name.text(limit),
+            limit => name.hash(b"%sha256-", &Sha256::digest(limit).into()),
+        }
     }
 
     /// Writes a key, or the first part of one, in no more than `room` bytes unless it is a hash.

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
 use super::*;
+use crate::backend::StoredKey;
 
 #[test]
 fn no_two_of_many_hostile_buckets_share_a_name() {
@@ -185,4 +186,100 @@ proptest! {
         // The part of the key has a bounded length.
         prop_assert!(text.len() <= 2 + 70 + 3 * 64 + 12 + 39);
     }
+
+    /// Of a bucket's own limit, its name is read; of any other limit or prefix, it is not.
+    #[test]
+    fn a_name_is_read_as_what_it_was_written_for(
+        [one, other] in pairs(), tags in (tag(), tag()), secret in any::<bool>(),
+    ) {
+        let names = KeyNames::new("p".into(), tags.0, secret.then_some(SECRET)).unwrap();
+        let (limit, key, shard) = &one;
+        let name = names.name(BucketId::new(limit, key).shard(*shard));
+        let parts = names.read(limit, name.as_ref()).expect("the name of a bucket of the limit");
+        prop_assert_eq!(parts.shard, *shard);
+        let field = text(&name).rsplit_once(&format!("{}:", text(&names.limit_field(limit)))).map(|(_, key)| key);
+        match parts.key {
+            StoredKey::Key(read) => prop_assert_eq!(&read, key),
+            StoredKey::Digest(digest) => {
+                prop_assert!(*shard > 0 || field == Some(&*digest), "{:?}", name);
+                prop_assert!(secret || key.to_text().len() > 8, "{:?}", name);
+            }
+        }
+        if *limit != other.0 {
+            prop_assert_eq!(names.read(&other.0, name.as_ref()), None, "{:?} {}", name, other.0);
+        }
+        let others = KeyNames::new("p:".into(), tags.1, None).unwrap();
+        prop_assert_eq!(others.read(limit, name.as_ref()), None);
+    }
+
+    /// The ranges and the pattern of a limit hold its names, and the ranges those of no other limit.
+    #[test]
+    fn the_ranges_of_a_limit_hold_its_names_alone([one, other] in pairs(), secret in any::<bool>()) {
+        let names = KeyNames::untagged("p".into(), secret.then_some(SECRET)).unwrap();
+        let ranges = names.ranges(&one.0);
+        for (limit, key, shard) in [&one, &other] {
+            let name = names.name(BucketId::new(limit, key).shard(*shard));
+            let holds = |[first, behind]: &[Vec<u8>; 2]| {
+                first.as_slice() <= name.as_ref() && name.as_ref() < behind.as_slice()
+            };
+            prop_assert_eq!(ranges.iter().any(holds), *limit == one.0, "{:?}", name);
+        }
+    }
+}
+
+/// Names that other programs may have put there, or that are spelled in another way.
+#[test]
+fn names_that_are_not_ours_are_not_read() {
+    let plain = names(HashTag::Bucket);
+    for name in [
+        "",
+        "tollgate:",
+        "tollgate:l",
+        "tollgate:l#1",
+        "tollgate:l:",
+        "tollgate:l#:a",
+        "tollgate:l#0:a",
+        "tollgate:l#01:a",
+        "tollgate:l#-1:a",
+        "tollgate:l#4294967296:a",
+        "tollgate:l#+1:a",
+        "tollgate:l:n=07",
+        "tollgate:l:a b",
+        "tollgate:l:%61",
+        "tollgate:l:%c3%ab",
+        "tollgate:l:x=1",
+        "tollgate:l:a|",
+        "tollgate:l:sha256=",
+        "tollgate:l:hmac=9486DEE870413EE96E370A8F3DEF234A",
+        "tollgate:lo:a",
+        "tollgate:{a}:l:a",
+        "other:l:a",
+        "tollgate:#init",
+        "tollgate:l::a",
+        "tollgate:L:a",
+    ] {
+        assert_eq!(plain.read("l", name.as_bytes()), None, "{name}");
+    }
+    assert_eq!(plain.read("l", b"tollgate:l:\xff"), None);
+    let parts = plain.read("l", b"tollgate:l#2:a").unwrap();
+    assert_eq!((parts.key, parts.shard), (StoredKey::Key(Key::from("a")), 2));
+    let by_part = names(HashTag::FirstPart);
+    for (name, is_read) in [
+        ("tollgate:{a}:l:a|b", true),
+        ("tollgate:{b}:l:a|b", false),
+        ("tollgate:l:a|b", false),
+        ("tollgate:l:*", true),
+        ("tollgate:{:l:*", false),
+        ("tollgate:{a}:l#3:sha256=00000000000000000000000000000000", true),
+    ] {
+        assert_eq!(by_part.read("l", name.as_bytes()).is_some(), is_read, "{name}");
+    }
+    assert_eq!(text_of(&plain.pattern("a b")), "tollgate:a%20b[:#]*");
+    assert_eq!(text_of(&by_part.pattern("l")), "tollgate:*l[:#]*");
+    let fixed = names(HashTag::Fixed("one".into()));
+    assert_eq!(text_of(&fixed.pattern("l")), "tollgate:{one}:l[:#]*");
+}
+
+fn text_of(pattern: &[u8]) -> &str {
+    str::from_utf8(pattern).unwrap()
 }
