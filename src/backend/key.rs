@@ -121,6 +121,20 @@ impl Key {
         }
     }
 
+    /// The key with this [encoding](Self::as_bytes); `None` if no key has it.
+    #[cfg(any(feature = "embedded", feature = "optimistic"))]
+    pub(super) fn from_encoded(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (part, after) = next_part(rest)?;
+            if let Part::Text(text) = part {
+                std::str::from_utf8(text).ok()?;
+            }
+            rest = after;
+        }
+        Some(Self::concat(&[bytes]))
+    }
+
     /// Whether the key is one part without content, such as the empty name of a missing user.
     #[allow(dead_code, reason = "the extractors use it, which are a feature")]
     pub(crate) fn is_empty(&self) -> bool {

@@ -139,7 +139,7 @@ pub(crate) use self::memory::{
 pub use self::named_quota::NamedQuota;
 pub use self::on_failure::OnFailure;
 #[cfg(feature = "optimistic")]
-pub use self::optimistic::{Optimistic, Swap, SwapStore};
+pub use self::optimistic::{Optimistic, Swap, SwapScan, SwapStore};
 pub(crate) use self::origin::Origin;
 pub use self::owned::{OwnedAdjustment, OwnedBucketId, OwnedCharge};
 #[cfg(feature = "postgres")]

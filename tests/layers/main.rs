@@ -52,6 +52,7 @@ const CRATES: [(&str, &[&str]); 21] = [
             "backend/lease/tests/",
             "backend/redis/",
             "backend/remote/batch/",
+            "backend/remote/pages.rs",
             // The checks run in tokio's runtime, as stores of this crate and most others do.
             "backend/conformance/",
             "clock/",

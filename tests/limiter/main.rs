@@ -2,6 +2,7 @@
 
 #![cfg(feature = "memory")]
 
+mod debtors;
 mod hot_limits;
 #[cfg(feature = "leasing")]
 mod leasing;

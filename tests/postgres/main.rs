@@ -2,6 +2,7 @@
 
 #![cfg(all(feature = "memory", feature = "postgres"))]
 
+mod debtors;
 mod decisions;
 mod dropped;
 #[cfg(feature = "axum")]

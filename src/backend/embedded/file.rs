@@ -17,7 +17,8 @@ use redb::{
 use super::NAME;
 use super::creation::create;
 use super::sweep::Sweep;
-use crate::backend::stored::{decode_record, encode_record};
+use crate::backend::debtors::{KeyRange, SortedEntry};
+use crate::backend::stored::{decode_record, encode_record, read_bucket_name};
 use crate::backend::{BackendError, BucketRecord};
 use crate::clock::Timestamp;
 
@@ -69,6 +70,35 @@ impl BucketReader {
             let cause = format!("what is stored as `{name}` is no bucket: {wrong}");
             BackendError::undecidable(NAME, cause)
         })
+    }
+}
+
+impl BucketReader {
+    /// The buckets of a limit in a range, by the order of their names, as far as `max` entries of the
+    /// file; and the last name, if more may come.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub(super) fn list(
+        &self,
+        limit: &str,
+        range: &KeyRange,
+        max: usize,
+    ) -> Result<(Vec<SortedEntry>, Option<Vec<u8>>), BackendError> {
+        let ends = [&range.first, &range.behind].map(|end| String::from_utf8_lossy(end));
+        let [first, behind] = &ends;
+        let mut entries = Vec::new();
+        for entry in self.0.range::<&str>(&**first..&**behind).map_err(failure)?.take(max) {
+            let (name, value) = entry.map_err(failure)?;
+            let name = name.value();
+            // What is no bucket is not in debt: calls on it fail, and say so.
+            let record = decode_record(value.value()).ok();
+            let bucket = read_bucket_name(limit, name).zip(record);
+            entries.push((name.as_bytes().to_vec(), bucket));
+        }
+        let last = entries.last().filter(|_| entries.len() >= max).map(|(name, _)| name.clone());
+        Ok((entries, last))
     }
 }
 

@@ -28,6 +28,7 @@
 //! inbox       what the callers and the committer tell the decider
 //! sweep       removes full buckets from the file, and keeps it within its bound
 //! file        the file: opening, reading, writing, and their errors
+//! list        reads the file for operators, and not for decisions
 //! ```
 
 mod builder;
@@ -36,6 +37,7 @@ mod creation;
 mod decider;
 mod file;
 mod inbox;
+mod list;
 mod store;
 mod sweep;
 #[cfg(test)]

@@ -14,9 +14,13 @@ use super::committer::run_committer;
 use super::decider::{Decider, Durability};
 use super::file::BucketFile;
 use super::inbox::{DecisionJob, Inbox, PushError};
+use super::list;
 use super::sweep::Sweep;
-use crate::backend::stored::Work;
-use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
+use crate::backend::debtors::SortedPage;
+use crate::backend::stored::{Work, name_ranges};
+use crate::backend::{
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, DebtorQuery, DebtorReport,
+};
 use crate::clock::{Clock, SystemClock};
 
 /// A store in a file of this machine, for limits that survive a restart of one process.
@@ -94,6 +98,9 @@ pub struct Embedded(Arc<Handle>);
 /// What the clones of a store share.
 struct Handle {
     path: PathBuf,
+    /// For lists, which read it beside the decider.
+    file: Arc<BucketFile>,
+    clock: Arc<dyn Clock>,
     deadline: Duration,
     durability: Durability,
     inbox: Arc<Inbox>,
@@ -118,6 +125,7 @@ impl Embedded {
         let EmbeddedSettings { deadline, durability, clock } = settings;
         let (file, inbox) = (Arc::new(file), Arc::new(Inbox::default()));
         let (commits, to_commit) = mpsc::channel();
+        let own = (Arc::clone(&file), Arc::clone(&clock));
         let decider =
             Decider::new(Arc::clone(&file), Arc::clone(&inbox), clock, durability, commits);
         let reports = Arc::clone(&inbox);
@@ -134,7 +142,8 @@ impl Embedded {
             })
             .map_err(|error| BackendError::unavailable(NAME, error))?;
         let decider = Mutex::new(Some(decider));
-        Ok(Self(Arc::new(Handle { path, deadline, durability, inbox, decider })))
+        let (file, clock) = own;
+        Ok(Self(Arc::new(Handle { path, file, clock, deadline, durability, inbox, decider })))
     }
 
     /// Waits until all decisions that were answered are on the disk.
@@ -222,6 +231,25 @@ impl Backend for Embedded {
             return Answer::Ready(Ok(()));
         }
         self.ask(Work::resets(ids)).map(drop)
+    }
+
+    /// Reads the file, once all that was decided before is in there.
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        let page = match SortedPage::new(NAME, query, name_ranges(query.limit())) {
+            Ok(page) => page,
+            Err(error) => return Answer::Ready(Err(error)),
+        };
+        let (store, deadline) = (self.clone(), self.0.deadline);
+        Answer::pending(async move {
+            let page = async {
+                store.flush().await?;
+                list::fill(Arc::clone(&store.0.file), Arc::clone(&store.0.clock), page).await
+            };
+            match timeout(deadline, page).await {
+                Ok(page) => page.map(DebtorReport::Page),
+                Err(_) => Err(BackendError::timeout(NAME, deadline)),
+            }
+        })
     }
 }
 

@@ -10,9 +10,11 @@ use tokio::time::{sleep, timeout};
 use super::apart::{Apart, decide_apart};
 use super::swap_store::{Swap, SwapStore};
 use super::turns::BucketTurns;
-use crate::backend::stored::{Draft, Work, bucket_name, decode_record, encode_record};
+use crate::backend::debtors::SortedPage;
+use crate::backend::stored::{Draft, Work, bucket_name, decode_record, encode_record, name_ranges};
 use crate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, BucketRecord, Charge,
+    DebtorQuery, DebtorReport,
 };
 use crate::clock::{Clock, SystemClock, Timestamp};
 
@@ -177,7 +179,7 @@ impl<S: SwapStore> Optimistic<S> {
         self.store.swap(&Swap::new(key, Some(&old), None)).await
     }
 
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         self.store.now().unwrap_or_else(|| self.clock.now())
     }
 
@@ -357,6 +359,21 @@ impl<S: SwapStore> Backend for Optimistic<S> {
 
     fn charges_several(&self) -> bool {
         S::SWAPS_SEVERAL
+    }
+
+    /// Goes through the keys of the store, if it [can](SwapStore::scan).
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        let page = match SortedPage::new(S::NAME, query, name_ranges(query.limit())) {
+            Ok(page) => page,
+            Err(error) => return Answer::Ready(Err(error)),
+        };
+        let (store, deadline) = (self.clone(), self.deadline);
+        Answer::pending(async move {
+            match timeout(deadline, store.list(page)).await {
+                Ok(report) => report,
+                Err(_) => Err(BackendError::timeout(S::NAME, deadline)),
+            }
+        })
     }
 }
 

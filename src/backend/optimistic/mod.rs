@@ -14,10 +14,12 @@
 //! apart        calls on several buckets, for a store that swaps one at a time
 //! turns        calls of this process that have met
 //! swap_store   what the other store has to offer
+//! list         goes through its keys for operators
 //! ```
 
 mod apart;
 mod engine;
+mod list;
 mod swap_store;
 #[cfg(test)]
 #[cfg(feature = "memory")]
@@ -25,4 +27,4 @@ mod tests;
 mod turns;
 
 pub use self::engine::Optimistic;
-pub use self::swap_store::{Swap, SwapStore};
+pub use self::swap_store::{Swap, SwapScan, SwapStore};

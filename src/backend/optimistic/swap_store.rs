@@ -79,6 +79,22 @@ pub trait SwapStore: fmt::Debug + Send + Sync + 'static {
         async move { Err(BackendError::undecidable(Self::NAME, cause)) }
     }
 
+    /// The keys from `first` to before `behind`, by the order of their bytes, with their values: the
+    /// first so many of them, and all there are if they are fewer. For lists of
+    /// [debtors](crate::RateLimiter::debtors) alone.
+    ///
+    /// A store that cannot go through its keys returns `None`, as it does unless this is implemented.
+    /// Then it cannot list. The ends of the range need not be keys that it could have.
+    fn scan(
+        &self,
+        first: &str,
+        behind: &str,
+        max: usize,
+    ) -> impl Future<Output = Result<Option<SwapScan>, BackendError>> + Send {
+        let _ = (first, behind, max);
+        async { Ok(None) }
+    }
+
     /// The time, by the clock of the store, if it has one that all processes share: that of its
     /// last answer, say. It is asked for after each load. By default there is none, and calls go by
     /// [the clock of this process](super::Optimistic::clock).
@@ -116,10 +132,22 @@ impl<S: SwapStore> SwapStore for Arc<S> {
         (**self).swap_all(swaps)
     }
 
+    fn scan(
+        &self,
+        first: &str,
+        behind: &str,
+        max: usize,
+    ) -> impl Future<Output = Result<Option<SwapScan>, BackendError>> + Send {
+        (**self).scan(first, behind, max)
+    }
+
     fn now(&self) -> Option<Timestamp> {
         (**self).now()
     }
 }
+
+/// Keys and their values, by the order of the keys.
+pub type SwapScan = Vec<(String, Vec<u8>)>;
 
 /// One value to replace.
 ///

@@ -25,6 +25,7 @@ use super::tls::{Certificates, manager};
 use crate::backend::BackendError;
 use crate::backend::remote::batch::{Batcher, Bounds};
 use crate::backend::remote::key_name::KeyNames;
+use crate::backend::remote::pages::PageTurns;
 
 /// The settings of a [`Postgres`] store: the server, the connections, the schema, and the names of
 /// buckets.
@@ -275,7 +276,8 @@ impl PostgresBuilder {
             clock: self.clock,
         };
         let batcher = Batcher::new(carrier, runtime, self.deadline, bounds);
-        Ok(Postgres { batcher, names: Arc::new(names) })
+        let (names, turns) = (Arc::new(names), PageTurns::default());
+        Ok(Postgres { batcher, names, turns })
     }
 
     /// Sets the clock that the function sees.

@@ -6,11 +6,15 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::carrier::PostgresCarrier;
+use super::debtors;
 use super::store_name::STORE;
 use crate::backend::remote::batch::Batcher;
 use crate::backend::remote::key_name::KeyNames;
 use crate::backend::remote::operation::{NamedAdjustment, NamedCharge, Operation};
-use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
+use crate::backend::remote::pages::PageTurns;
+use crate::backend::{
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, DebtorQuery, DebtorReport,
+};
 use crate::clock::{Clock, SystemClock};
 
 /// A store in PostgreSQL, for any number of processes.
@@ -67,6 +71,7 @@ use crate::clock::{Clock, SystemClock};
 pub struct Postgres {
     pub(super) batcher: Batcher<PostgresCarrier>,
     pub(super) names: Arc<KeyNames>,
+    pub(super) turns: PageTurns,
 }
 
 impl Postgres {
@@ -106,6 +111,12 @@ impl Backend for Postgres {
         let names = ids.iter().map(|&id| self.names.name(id)).collect();
         let answer = self.batcher.send(Operation::Resets(names), self.batcher.deadline());
         Answer::pending(async move { answer.await.map(drop) })
+    }
+
+    /// Reads the table by the index of its keys. It needs the right to call the function `debtors`,
+    /// which no decision needs.
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        debtors::page(&self.turns, &self.batcher, &self.names, query)
     }
 }
 

@@ -5,16 +5,17 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage};
 use super::schema_name::SchemaName;
 
 /// The version of the files. A database that has it, or a later one, is left as it is.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 /// The files, in the order in which they run; `clock.sql` comes after the first.
 pub(super) const SCHEMA: &str = include_str!("sql/schema.sql");
-const FUNCTIONS: [&str; 6] = [
+const FUNCTIONS: [&str; 7] = [
     include_str!("sql/bucket.sql"),
     include_str!("sql/formula.sql"),
     include_str!("sql/operations.sql"),
     include_str!("sql/decide.sql"),
     include_str!("sql/sweep.sql"),
+    include_str!("sql/debtors.sql"),
     include_str!("sql/access.sql"),
 ];
 

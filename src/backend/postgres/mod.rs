@@ -17,10 +17,13 @@
 //! request          writes its arguments, and reads the answer
 //! statement_error  says what an error of the server means
 //! ```
+//!
+//! The file `debtors` lists buckets for operators, and `sweep` removes those that are full again.
 
 mod builder;
 mod carrier;
 mod connection;
+mod debtors;
 mod engine;
 mod in_transaction;
 mod lent;

@@ -8,6 +8,7 @@ pub(super) struct Schema {
     name: SchemaName,
     call: String,
     sweep: String,
+    debtors: String,
 }
 
 impl Schema {
@@ -19,6 +20,7 @@ impl Schema {
         Ok(Self {
             call: format!("SELECT now, stored FROM {name}.decide($1, $2)"),
             sweep: format!("SELECT table_pages FROM {name}.sweep($1, $2)"),
+            debtors: format!("SELECT now, last, keys, stored FROM {name}.debtors($1, $2, $3, $4)"),
             name,
         })
     }
@@ -30,6 +32,11 @@ impl Schema {
     /// The statement that decides.
     pub(super) fn call(&self) -> &str {
         &self.call
+    }
+
+    /// The statement that lists what may be in debt.
+    pub(super) fn debtors(&self) -> &str {
+        &self.debtors
     }
 
     /// The statement that removes what is full again.

@@ -9,11 +9,12 @@ use tokio::runtime::Handle;
 
 use super::carrier::RedisCarrier;
 use super::cross_slot::{self, CrossSlotPair, share_a_slot};
-use super::debtors::DebtorLists;
+use super::debtors;
 use super::link::Link;
 use crate::backend::remote::batch::{Batcher, Bounds, Carrier as _};
 use crate::backend::remote::key_name::KeyNames;
 use crate::backend::remote::operation::{NamedAdjustment, NamedBucketId, NamedCharge, Operation};
+use crate::backend::remote::pages::PageTurns;
 use crate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, DebtorQuery, DebtorReport,
 };
@@ -101,7 +102,7 @@ use crate::clock::{Clock, SystemClock};
 pub struct Redis {
     pub(super) batcher: Batcher<RedisCarrier>,
     pub(super) names: Arc<KeyNames>,
-    lists: DebtorLists,
+    turns: PageTurns,
 }
 
 impl Redis {
@@ -121,7 +122,7 @@ impl Redis {
             clock: settings.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new())),
         };
         let batcher = Batcher::new(carrier, runtime, settings.deadline, bounds);
-        Self { batcher, names: Arc::new(names), lists: DebtorLists::default() }
+        Self { batcher, names: Arc::new(names), turns: PageTurns::default() }
     }
 
     fn is_cluster(&self) -> bool {
@@ -267,7 +268,7 @@ impl Backend for Redis {
 
     /// Scans the servers. It needs the right to `SCAN`, which no decision needs.
     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
-        self.lists.page(&self.batcher, &self.names, query)
+        debtors::page(&self.turns, &self.batcher, &self.names, query)
     }
 }
 

@@ -12,10 +12,13 @@
 //! request    writes them as one list of numbers
 //! replay     computes each answer from the buckets as they were before the call
 //! ```
+//!
+//! The file `pages` has what lists of debtors have in common, which are no decisions.
 
 pub(super) mod batch;
 pub(super) mod key_name;
 pub(super) mod operation;
+pub(super) mod pages;
 pub(super) mod replay;
 pub(super) mod request;
 #[cfg(any(feature = "redis-tls", feature = "postgres-tls"))]

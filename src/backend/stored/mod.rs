@@ -16,6 +16,6 @@ mod value;
 mod work;
 
 pub(super) use self::draft::Draft;
-pub(super) use self::name::bucket_name;
+pub(super) use self::name::{bucket_name, name_ranges, read_bucket_name};
 pub(super) use self::value::{decode_record, encode_record};
 pub(super) use self::work::Work;

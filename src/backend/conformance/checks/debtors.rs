@@ -44,7 +44,7 @@ pub(in crate::backend::conformance) async fn each_debtor_is_listed_once_and_noth
         for (nth, &id) in own.iter().chain(&foreign).enumerate() {
             prepare(&mut trial, id, &bucket, nth).await;
         }
-        let listed = Listed { own: &own, foreign: &foreign };
+        let listed = DebtorTrial { own: &own, foreign: &foreign };
         listed.check(&mut trial, &bucket).await;
         // The blocks are over, and some debts are paid.
         trial.pass(DAY * 2);
@@ -104,15 +104,15 @@ async fn prepare(trial: &mut Trial, id: BucketId<'_>, bucket: &Bucket, nth: usiz
 }
 
 /// The buckets of a limit, and those of others.
-struct Listed<'a> {
+struct DebtorTrial<'a> {
     own: &'a [BucketId<'a>],
     foreign: &'a [BucketId<'a>],
 }
 
 /// What a store lists of a bucket: the key if it knows it, the shard, and the state.
-type Entry = (Option<String>, u32, i64, Timestamp);
+type ShownDebtor = (Option<String>, u32, i64, Timestamp);
 
-impl Listed<'_> {
+impl DebtorTrial<'_> {
     async fn check(&self, trial: &mut Trial, bucket: &Bucket) {
         for kind in [None, Some(DebtorKind::InDebt), Some(DebtorKind::Blocked)] {
             for max in [1, 3, 1_000] {
@@ -194,7 +194,7 @@ impl Listed<'_> {
             };
             let id = place.as_ref().and_then(|place| missing.remove(place));
             if !id.as_ref().is_some_and(is_here) {
-                let entry: Entry = (Some(key.to_string()), shard, value, ts);
+                let entry: ShownDebtor = (Some(key.to_string()), shard, value, ts);
                 let due =
                     "each bucket that is in debt or blocked, once, as it stands, and no other";
                 trial.fail_list(query, due, &entry);

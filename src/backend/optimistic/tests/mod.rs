@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::task::yield_now;
 
-use super::{Optimistic, Swap, SwapStore};
+use super::{Optimistic, Swap, SwapScan, SwapStore};
 use crate::backend::BackendError;
 use crate::backend::tests::Dice;
 use crate::clock::{Clock, ManualClock, Timestamp};
@@ -125,6 +125,23 @@ impl<const SEVERAL: bool> SwapStore for CasMap<SEVERAL> {
     async fn swap_all(&self, swaps: &[Swap<'_>]) -> Result<bool, BackendError> {
         assert!(SEVERAL, "it was not asked to");
         self.step(swaps).await
+    }
+
+    async fn scan(
+        &self,
+        first: &str,
+        behind: &str,
+        max: usize,
+    ) -> Result<Option<SwapScan>, BackendError> {
+        self.hesitate().await;
+        let state = self.state.lock().unwrap();
+        let values = state.values.iter().filter(|(key, _)| (first..behind).contains(&key.as_str()));
+        let mut found: Vec<_> =
+            values.map(|(key, (value, _))| (key.clone(), value.clone())).collect();
+        found.sort_unstable();
+        found.truncate(max);
+        // Only a map that swaps several values can go through its keys.
+        Ok(SEVERAL.then_some(found))
     }
 
     fn now(&self) -> Option<Timestamp> {

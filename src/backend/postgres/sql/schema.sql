@@ -1,5 +1,5 @@
 -- The tables. Run the files of this folder in this order: schema, clock, bucket, formula,
--- operations, decide, sweep, access. The search path must not name a schema of another role
+-- operations, decide, sweep, debtors, access. The search path must not name a schema of another role
 -- before `pg_catalog`; it does not, unless a setting of the session or of the role says so.
 
 -- The functions are written in a form that older servers cannot read.

@@ -42,6 +42,7 @@ async fn a_role_may_call_the_functions_and_nothing_else() {
     for denied in [
         "SELECT * FROM tollgate.buckets",
         "DELETE FROM tollgate.buckets",
+        "SELECT * FROM tollgate.debtors('', '\\xff', 10, '{1, 1, 10, 1}')",
         "SELECT tollgate.lock('alice')",
         "SELECT tollgate.store('alice', '{0,0,0,0,0,0}', 0)",
         "SELECT tollgate.decide_many('{alice}', '{0,0}', false)",

@@ -80,6 +80,30 @@ async fn a_failed_migration_leaves_nothing_and_the_connection_usable() {
     migrate(&client, &schema, false).await.unwrap();
 }
 
+/// Version 1 had no list of debtors. Its buckets and its rights stay.
+#[tokio::test]
+async fn an_earlier_version_is_brought_up_to_date() {
+    let database = Database::with_test_clock().await;
+    let role = Server::shared().unused_name();
+    let earlier = format!(
+        "DROP FUNCTION tollgate.debtors; UPDATE tollgate.versions SET version = 1; \
+         CREATE ROLE {role}; GRANT EXECUTE ON FUNCTION tollgate.decide TO {role}; \
+         INSERT INTO tollgate.buckets VALUES ('a', -5, 0, 1, 1, 10, 1)"
+    );
+    database.run(&earlier).await.unwrap();
+    migrate(&database.client, &database.schema, false).await.unwrap();
+    let list =
+        "SELECT cardinality(stored)::bigint FROM tollgate.debtors('a', 'b', 9, '{1, 1, 10, 1}')";
+    assert_eq!(database.number(list).await, 6);
+    let granted = format!(
+        "SELECT (has_function_privilege('{role}', 'tollgate.decide(bytea[], bigint[])', 'EXECUTE') \
+         AND NOT has_function_privilege('{role}', \
+         'tollgate.debtors(bytea, bytea, bigint, bigint[])', 'EXECUTE'))::integer::bigint"
+    );
+    assert_eq!(database.number(&granted).await, 1);
+    assert_eq!(database.number("SELECT max(version)::bigint FROM tollgate.versions").await, 2);
+}
+
 #[tokio::test]
 async fn the_table_is_unlogged_unless_it_is_to_be_logged() {
     for (logged, kind) in [(false, "u"), (true, "p")] {
@@ -96,7 +120,17 @@ async fn the_table_is_unlogged_unless_it_is_to_be_logged() {
 #[tokio::test]
 async fn psql_runs_the_files_as_they_are() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/backend/postgres/sql");
-    let files = ["schema", "clock", "bucket", "formula", "operations", "decide", "sweep", "access"];
+    let files = [
+        "schema",
+        "clock",
+        "bucket",
+        "formula",
+        "operations",
+        "decide",
+        "sweep",
+        "debtors",
+        "access",
+    ];
     for _ in 0..2 {
         let mut psql = Server::shared().psql();
         psql.arg("-1").arg("-f").arg("-").stdin(Stdio::piped()).stderr(Stdio::piped());

@@ -97,7 +97,6 @@ impl<C: Carrier> Batcher<C> {
         &self.0.carrier
     }
 
-    #[cfg(feature = "redis")]
     /// Runs a task that goes on when the returned future is dropped.
     pub(in crate::backend) fn spawn<T: Send + 'static>(
         &self,

@@ -57,7 +57,6 @@ use sha2::{Digest as _, Sha256};
 
 #[cfg(feature = "redis")]
 pub use self::hash_tag::HashTag;
-pub(in crate::backend) use self::read::NameParts;
 pub(in crate::backend) use self::writer::KeyName;
 use crate::backend::key::{Part, next_part};
 use crate::backend::key_text::{self, KeySink as _};

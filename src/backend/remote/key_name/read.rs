@@ -1,14 +1,10 @@
 //! Reading the names of the buckets of a limit.
 
 use super::{KeyName, KeyNames};
+use crate::backend::debtors::NameParts;
+#[cfg(feature = "postgres")]
+use crate::backend::debtors::{NameRanges, ranges_of};
 use crate::backend::{BucketId, Key, StoredKey};
-
-/// What a name says of its bucket, besides the limit.
-#[derive(Clone, Debug, PartialEq)]
-pub(in crate::backend) struct NameParts {
-    pub(in crate::backend) key: StoredKey,
-    pub(in crate::backend) shard: u32,
-}
 
 impl KeyNames {
     /// What this name of a bucket of the limit says; `None` for any other name.
@@ -52,14 +48,10 @@ impl KeyNames {
         [&self.head, tag, self.limit_field(limit).as_ref(), b"[:#]*"].concat()
     }
 
-    /// The names of a limit lie in these two ranges, from the first end to before the second, in the
-    /// order of their bytes: those of its shards but the first, and those of its first shard. Other
-    /// names lie there only if they are not ours.
+    /// The ranges in which the names of a limit lie. Other names lie there only if they are not ours.
     #[cfg(feature = "postgres")]
-    pub(in crate::backend) fn ranges(&self, limit: &str) -> [[Vec<u8>; 2]; 2] {
-        let field = self.limit_field(limit);
-        let end = |separator: u8| [&self.head, field.as_ref(), &[separator]].concat();
-        [[b'#', b'#'.saturating_add(1)], [b':', b':'.saturating_add(1)]].map(|range| range.map(end))
+    pub(in crate::backend) fn ranges(&self, limit: &str) -> NameRanges {
+        ranges_of(&[&self.head, self.limit_field(limit).as_ref()].concat())
     }
 }
 

@@ -1,0 +1,65 @@
+//! A page while a store fills it.
+
+use super::cursor::DebtorCursor;
+use super::query::DebtorQuery;
+use super::report::{DebtorBucket, DebtorPage};
+use super::stored_key::StoredKey;
+use crate::backend::BucketRecord;
+use crate::clock::Timestamp;
+
+/// What the name of a bucket says, besides the limit.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::backend) struct NameParts {
+    pub(in crate::backend) key: StoredKey,
+    pub(in crate::backend) shard: u32,
+}
+
+/// What a page has so far.
+#[derive(Debug)]
+pub(in crate::backend) struct PageDraft {
+    query: DebtorQuery,
+    found: Vec<(NameParts, BucketRecord)>,
+}
+
+impl PageDraft {
+    pub(in crate::backend) const fn new(query: DebtorQuery) -> Self {
+        Self { query, found: Vec::new() }
+    }
+
+    pub(in crate::backend) const fn query(&self) -> &DebtorQuery {
+        &self.query
+    }
+
+    pub(in crate::backend) const fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    pub(in crate::backend) const fn is_full(&self) -> bool {
+        self.found.len() >= self.query.get_max()
+    }
+
+    /// Adds a bucket, if it is on the list.
+    pub(in crate::backend) fn take(
+        &mut self,
+        parts: NameParts,
+        record: BucketRecord,
+        now: Timestamp,
+    ) {
+        let NameParts { key, shard } = &parts;
+        if self.query.debtor(key.clone(), *shard, &record, now).is_some() {
+            self.found.push((parts, record));
+        }
+    }
+
+    /// The page, with each bucket as it stands at this time.
+    pub(in crate::backend) fn finish(
+        self,
+        at: Timestamp,
+        next: Option<DebtorCursor>,
+    ) -> DebtorPage<DebtorBucket> {
+        let Self { query, found } = self;
+        let judge =
+            |(parts, record): (NameParts, _)| query.debtor(parts.key, parts.shard, &record, at);
+        DebtorPage::new(at, found.into_iter().filter_map(judge).collect(), next)
+    }
+}

@@ -1,0 +1,175 @@
+//! The list of debtors: in memory, in a file, and through wrappers.
+
+use crate::support;
+
+use support::{START, at_once, limiter, store};
+use tollgate::backend::{
+    Adjustment, Answer, Applied, Backend, BucketId, Charge, DebtorCount, DebtorCursor, DebtorKind,
+    DebtorReport, Memory,
+};
+use tollgate::clock::ManualClock;
+use tollgate::limiter::Debtor;
+use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, Timestamp};
+
+static LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+static ALIKE: Limit = Limit::new("log-out", Quota::token_bucket(5, HOUR));
+static API: Limit = Limit::new("api", Quota::fixed_window(100, DAY));
+
+#[track_caller]
+fn count(report: DebtorReport<Debtor>) -> DebtorCount {
+    let DebtorReport::Count(count) = report else { panic!("{report:?} is no count") };
+    count
+}
+
+#[test]
+fn memory_counts_by_numbers_what_it_cannot_name() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    for nth in 0..10_u64 {
+        at_once(limiter.limit(&LOGIN).key(nth)).unwrap();
+        at_once(limiter.penalize(&LOGIN, 10).key(("debt", nth))).unwrap();
+    }
+    at_once(limiter.block(&LOGIN, DAY).key("mallory")).unwrap();
+    at_once(limiter.block(&ALIKE, DAY).key("mallory")).unwrap();
+    at_once(limiter.block(&API, DAY * 3).key("mallory")).unwrap();
+    let found = |kind| count(at_once(limiter.debtors(&LOGIN).only(kind)).unwrap());
+    let all = found(None);
+    // Limits with the same numbers count together.
+    assert_eq!((all.in_debt(), all.blocked(), all.at(), all.next()), (10, 2, START, None));
+    let blocked = found(Some(DebtorKind::Blocked));
+    assert_eq!((blocked.in_debt(), blocked.blocked()), (0, 2));
+    let in_debt = found(Some(DebtorKind::InDebt));
+    assert_eq!((in_debt.in_debt(), in_debt.blocked()), (10, 0));
+    let api = count(at_once(limiter.debtors(&API)).unwrap());
+    assert_eq!((api.in_debt(), api.blocked()), (0, 1));
+    clock.advance(HOUR);
+    assert_eq!(found(None).in_debt(), 0, "they have gained what they owed");
+    at_once(limiter.reset(&LOGIN).key("mallory")).unwrap();
+    assert_eq!(found(None).blocked(), 1);
+}
+
+/// A count ends after some 65,000 places, and goes on where it ended.
+#[test]
+fn a_count_of_a_large_store_comes_in_parts() {
+    let clock = ManualClock::new(START);
+    let (memory, limiter) = store(Memory::new(), &clock);
+    for key in 0..150_000_u64 {
+        at_once(limiter.limit(&LOGIN).key(key)).unwrap();
+        if key % 1_000 == 0 {
+            at_once(limiter.penalize(&LOGIN, 10).key(key)).unwrap();
+        }
+    }
+    assert_eq!(memory.len(), 150_000);
+    let (mut in_debt, mut parts, mut cursor) = (0, 0, None);
+    loop {
+        let part = count(at_once(limiter.debtors(&LOGIN).after(cursor)).unwrap());
+        (in_debt, parts) = (in_debt + part.in_debt(), parts + 1);
+        cursor = part.next().cloned();
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(in_debt, 150);
+    assert!((3..10).contains(&parts), "{parts}");
+    for wrong in ["", "x", "-1", "1024", "0.0"] {
+        let error = at_once(limiter.debtors(&LOGIN).after(DebtorCursor::from(wrong))).unwrap_err();
+        assert!(error.is_unavailable() && !error.is_outage(), "{wrong}");
+    }
+}
+
+/// A store of another crate that does not know lists.
+#[derive(Debug)]
+struct Plain(Memory);
+
+impl Backend for Plain {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        self.0.apply(charges)
+    }
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.0.adjust(adjustments)
+    }
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        self.0.reset(ids)
+    }
+}
+
+#[test]
+fn a_store_that_cannot_list_says_so() {
+    let limiter = RateLimiter::new(Plain(Memory::new()));
+    at_once(limiter.block(&LOGIN, DAY).key("mallory")).unwrap();
+    let report = at_once(limiter.debtors(&LOGIN)).unwrap();
+    assert!(matches!(report, DebtorReport::Unsupported), "{report:?}");
+    // One that is switched off keeps nothing, and knows that.
+    let off = limiter.enabled(false);
+    at_once(off.block(&LOGIN, DAY).key("mallory")).unwrap();
+    let page = at_once(off.debtors(&LOGIN)).unwrap().into_page().unwrap();
+    assert_eq!((page.debtors().len(), page.next()), (0, None));
+}
+
+#[cfg(feature = "leasing")]
+#[test]
+fn a_list_of_a_leased_limit_is_that_of_the_store() {
+    use tollgate::backend::Leasing;
+
+    use tollgate::MINUTE;
+
+    static HOT: Limit = Limit::new("hot", Quota::token_bucket(6_000, MINUTE).max_reserved(0));
+    let clock = ManualClock::new(START);
+    let store = Memory::new().clock(clock.clone());
+    let limiter = RateLimiter::new(Leasing::new(store).clock(clock).lease(&HOT));
+    at_once(limiter.block(&HOT, HOUR).key("mallory")).unwrap();
+    at_once(limiter.penalize(&HOT, 9_000).key("eve")).unwrap();
+    at_once(limiter.block(&LOGIN, HOUR).key("mallory")).unwrap();
+    let found = count(at_once(limiter.debtors(&HOT)).unwrap());
+    assert_eq!((found.in_debt(), found.blocked()), (1, 1));
+    let found = count(at_once(limiter.debtors(&LOGIN)).unwrap());
+    assert_eq!((found.in_debt(), found.blocked()), (0, 1));
+}
+
+#[test]
+fn a_snapshot_tells_how_long_its_bucket_is_blocked() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    let blocked = at_once(limiter.block(&LOGIN, HOUR).key("mallory")).unwrap();
+    assert_eq!(blocked.blocked_until(), Some(START + HOUR));
+    let owing = at_once(limiter.penalize(&LOGIN, 9).key("eve")).unwrap();
+    assert_eq!((owing.blocked_until(), owing.tokens().to_string().as_str()), (None, "-4"));
+    // A window gains at its start only: a day after the one in which the block ends began.
+    let window = at_once(limiter.block(&API, DAY * 3).key("mallory")).unwrap();
+    let until = window.blocked_until().unwrap();
+    assert!(until > START + DAY * 3 && until <= START + DAY * 4, "{until}");
+    clock.set(Timestamp::from_micros(until.as_micros() - 1));
+    assert!(at_once(limiter.limit(&API).key("mallory")).is_err());
+    clock.set(until);
+    let open = at_once(limiter.peek(&API).key("mallory")).unwrap();
+    assert_eq!((open.blocked_until(), open.remaining()), (None, 99));
+}
+
+#[cfg(all(feature = "embedded", unix))]
+mod in_a_file {
+    use std::time::Duration;
+    use std::{env, fs, process};
+
+    use super::support::debtors::{all_are_found_beside_a_hammer, each_is_found_once};
+    use tollgate::RateLimiter;
+    use tollgate::backend::{Durability, Embedded};
+
+    fn open(name: &str) -> RateLimiter {
+        let path = env::temp_dir().join(format!("tollgate-list-{}-{name}.db", process::id()));
+        let store = Embedded::at(&path).durability(Durability::Fast);
+        let store = store.deadline(Duration::from_secs(60)).open().unwrap();
+        // The store keeps the open file.
+        fs::remove_file(&path).unwrap();
+        RateLimiter::new(store)
+    }
+
+    #[tokio::test]
+    async fn each_debtor_of_ten_thousand_keys_is_found_once() {
+        each_is_found_once(&open("once")).await;
+    }
+
+    #[tokio::test]
+    async fn debtors_are_found_while_other_keys_come_and_go() {
+        all_are_found_beside_a_hammer(&open("hammer")).await;
+    }
+}
