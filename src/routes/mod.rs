@@ -65,7 +65,14 @@
 //! extractors. The first shows a handler how its limits stand, the second counts what a request
 //! costs. If no layer around the route provides them, the response is 500 ([`MissingAdmission`],
 //! [`MissingMeter`]).
+//!
+//! # Routes for operators
+//!
+//! With the feature `admin`, the function `admin` makes routes that show limits and keys, and reset,
+//! penalize and block. They are nowhere unless you mount them, behind your authentication.
 
+#[cfg(feature = "admin")]
+mod admin;
 mod admission;
 mod extract;
 mod extract_body;
@@ -74,6 +81,8 @@ mod misuse;
 mod response;
 mod route;
 
+#[cfg(feature = "admin")]
+pub use self::admin::{AdminRoutes, admin};
 pub use self::admission::MissingAdmission;
 pub use self::extract::{Extract, ExtractFuture, ExtractLayer, HeadOnly, extract};
 pub use self::extract_body::{WholeBody, extract_body};

@@ -3,6 +3,8 @@
 #![cfg(all(feature = "memory", feature = "middleware"))]
 
 #[cfg(feature = "axum")]
+#[cfg(all(feature = "admin", feature = "axum"))]
+mod admin;
 mod admission;
 #[cfg(feature = "axum")]
 mod after_response;

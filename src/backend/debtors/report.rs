@@ -142,8 +142,8 @@ impl DebtorBucket {
 /// How many buckets are in debt or blocked, of those that were looked at.
 ///
 /// A store that keeps no names knows a bucket by its numbers: rate, period and capacity. So limits
-/// with the same numbers are counted together. To count all, add up the counts that follow
-/// [`next`](Self::next).
+/// with the same numbers are counted together. To count all, [merge](Self::merge) the counts that
+/// follow [`next`](Self::next).
 ///
 /// # Examples
 ///
@@ -175,6 +175,17 @@ impl DebtorCount {
         match kind {
             DebtorKind::InDebt => self.in_debt = self.in_debt.saturating_add(1),
             DebtorKind::Blocked => self.blocked = self.blocked.saturating_add(1),
+        }
+    }
+
+    /// This count and that of the part behind it.
+    #[must_use]
+    pub fn merge(self, more: Self) -> Self {
+        Self {
+            at: more.at,
+            in_debt: self.in_debt.saturating_add(more.in_debt),
+            blocked: self.blocked.saturating_add(more.blocked),
+            next: more.next,
         }
     }
 

@@ -141,7 +141,10 @@ impl DebtorTrial<'_> {
                 DebtorReport::Unsupported => return,
                 DebtorReport::Count(count) => {
                     let next = count.next().cloned();
-                    counted = Some(add(counted, &count));
+                    counted = Some(match counted {
+                        None => count,
+                        Some(before) => before.merge(count),
+                    });
                     next
                 }
                 DebtorReport::Page(page) => {
@@ -220,13 +223,6 @@ impl DebtorTrial<'_> {
             trial.fail_list(query, &format!("{due:?} in debt and blocked"), &found);
         }
     }
-}
-
-fn add(before: Option<DebtorCount>, more: &DebtorCount) -> DebtorCount {
-    let mut count = before.unwrap_or_else(|| DebtorCount::new(more.at()));
-    (0..more.in_debt()).for_each(|_| count.add(DebtorKind::InDebt));
-    (0..more.blocked()).for_each(|_| count.add(DebtorKind::Blocked));
-    count.with_next(more.next().cloned())
 }
 
 /// The value and the time that are due in the list for this bucket.

@@ -1,0 +1,121 @@
+//! Limits, snapshots and lists as JSON.
+
+use serde_json::{Map, Value, json};
+
+use super::path::{below, encode};
+use super::query::{ListQuery, name_of};
+use crate::backend::{DebtorCount, DebtorKind, DebtorPage, OnFailure};
+use crate::limiter::{Debtor, Limit, Snapshot};
+use crate::quota::Kind;
+
+/// A limit and its numbers; `path` is that of the page.
+pub(super) fn limit(limit: &Limit, path: &str) -> Value {
+    let (quota, bucket) = (limit.quota(), limit.bucket());
+    json!({
+        "name": limit.name(),
+        "href": below(path, limit.name()),
+        "quota": quota.to_string(),
+        "kind": match quota.kind() {
+            Kind::TokenBucket => "token bucket",
+            Kind::FixedWindow => "fixed window",
+        },
+        "rate": quota.rate(),
+        "period_us": u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX),
+        "capacity": quota.get_capacity(),
+        "initial": quota.get_initial(),
+        "max_reserved": quota.get_max_reserved(),
+        "start": quota.get_start(),
+        "shards": quota.get_shards(),
+        "on_failure": limit.get_on_failure().map(|on_failure| match on_failure {
+            OnFailure::Refuse => "refuse",
+            OnFailure::Admit => "admit",
+        }),
+        "bucket": {
+            "step_us": bucket.step(),
+            "gain": bucket.gain(),
+            "token": bucket.token(),
+            "capacity": bucket.capacity(),
+        },
+    })
+}
+
+/// How a key stands: what a [`Snapshot`] is as JSON, and more that concerns operators.
+pub(super) fn snapshot(snapshot: &Snapshot, key: &str) -> Map<String, Value> {
+    let mut fields = match serde_json::to_value(snapshot) {
+        Ok(Value::Object(fields)) => fields,
+        // Not reached: a snapshot is an object.
+        Ok(_) | Err(_) => Map::new(),
+    };
+    let state = snapshot.state();
+    for (name, value) in [
+        ("key", json!(key)),
+        ("fits", json!(snapshot.fits())),
+        ("tokens", json!(snapshot.tokens().to_string())),
+        ("value", json!(state.value)),
+        ("token", json!(snapshot.limit().bucket().token())),
+        ("ts", json!(state.ts)),
+        ("window_start", json!(snapshot.window_start())),
+        ("blocked_until", json!(snapshot.blocked_until())),
+    ] {
+        fields.insert(name.to_owned(), value);
+    }
+    fields
+}
+
+/// One key of a list.
+fn debtor(debtor: &Debtor, path: &str) -> Value {
+    let key = debtor.key().to_string();
+    let mut fields = snapshot(debtor.snapshot(), &key);
+    // The list has it already.
+    fields.remove("limit");
+    let href = debtor.key().as_key().map(|_| below(path, &key));
+    fields.insert("href".to_owned(), json!(href));
+    fields.insert("state".to_owned(), json!(name_of(debtor.kind())));
+    if debtor.snapshot().limit().quota().get_shards() > 1 {
+        // The numbers of this shard, and not the estimate for all.
+        fields.insert("shard".to_owned(), json!(debtor.shard_index()));
+        fields.insert("tokens".to_owned(), json!(debtor.tokens().to_string()));
+        fields.insert("value".to_owned(), json!(debtor.state().value));
+    }
+    Value::Object(fields)
+}
+
+/// A page of a list.
+pub(super) fn page(
+    limit: &Limit,
+    query: &ListQuery,
+    page: &DebtorPage<Debtor>,
+    path: &str,
+) -> Value {
+    let debtors: Vec<_> = page.debtors().iter().map(|one| debtor(one, path)).collect();
+    json!({
+        "limit": limit.name(),
+        "at": page.at(),
+        "debtors": debtors,
+        "next": page.next().map(|next| query.following(next)),
+    })
+}
+
+/// What a store counts that keeps no keys. `debtors` is null, and no empty list.
+pub(super) fn count(limit: &Limit, query: &ListQuery, count: &DebtorCount) -> Value {
+    let mut counts = Map::new();
+    for (kind, found) in
+        [(DebtorKind::InDebt, count.in_debt()), (DebtorKind::Blocked, count.blocked())]
+    {
+        if query.kind.is_none_or(|only| only == kind) {
+            counts.insert(name_of(kind).to_owned(), json!(found));
+        }
+    }
+    json!({
+        "limit": limit.name(),
+        "at": count.at(),
+        "debtors": null,
+        "count": counts,
+        "detail": format!(
+            "the store keeps no keys, so it counts all buckets with the numbers `{}` (look at a key \
+             by its name: `{}/{{key}}`)",
+            limit.quota(),
+            encode(limit.name()),
+        ),
+    })
+}

@@ -1,0 +1,85 @@
+//! The routes that look, and change nothing.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{OriginalUri, Path, RawQuery, State};
+use axum::response::Response;
+use http::{StatusCode, Uri};
+use serde_json::{Value, json};
+use tokio::task::yield_now;
+
+use super::error::AdminError;
+use super::query::ListQuery;
+use super::state::AdminState;
+use super::{json as shown, path, query, reply};
+use crate::backend::{DebtorCount, DebtorReport, Key};
+use crate::limiter::{Limit, RateLimited, RateLimiter};
+
+/// `GET /`
+pub(super) async fn show_limits(
+    State(state): State<Arc<AdminState>>,
+    OriginalUri(uri): OriginalUri,
+    RawQuery(asked): RawQuery,
+) -> Result<Response, AdminError> {
+    query::none(asked.as_deref())?;
+    let limits: Vec<_> =
+        state.limits().iter().map(|limit| shown::limit(limit, uri.path())).collect();
+    Ok(reply::json(&json!({ "limits": limits })))
+}
+
+/// `GET /{limit}/{key}`
+pub(super) async fn show_key(
+    State(state): State<Arc<AdminState>>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    RawQuery(asked): RawQuery,
+) -> Result<Response, AdminError> {
+    let (limit, key) = path::segments(path)?;
+    let (limit, key) = (state.limit(&limit)?, Key::from_text(&key)?);
+    let cost = query::cost(asked.as_deref())?;
+    let snapshot = state.limiter().peek(limit).key(&key).cost(cost).await?;
+    Ok(reply::json(&Value::Object(shown::snapshot(&snapshot, &key.to_text()))))
+}
+
+/// `GET /{limit}`
+pub(super) async fn list_debtors(
+    State(state): State<Arc<AdminState>>,
+    path: Result<Path<String>, PathRejection>,
+    uri: Uri,
+    RawQuery(asked): RawQuery,
+) -> Result<Response, AdminError> {
+    let limit = state.limit(&path::segments(path)?)?;
+    let asked = ListQuery::parse(asked.as_deref())?;
+    let call = state.limiter().debtors(limit).max(asked.max).only(asked.kind);
+    match call.after(asked.after.clone()).await? {
+        DebtorReport::Page(page) => Ok(reply::json(&shown::page(limit, &asked, &page, uri.path()))),
+        DebtorReport::Count(first) => {
+            let count = count_all(state.limiter(), limit, &asked, first).await?;
+            Ok(reply::json(&shown::count(limit, &asked, &count)))
+        }
+        DebtorReport::Unsupported => Err(AdminError::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "the store of this limiter cannot list keys (look at a key by its name)",
+        )),
+    }
+}
+
+/// Adds up the parts of a count. Other requests run between them.
+async fn count_all(
+    limiter: &RateLimiter,
+    limit: &Limit,
+    asked: &ListQuery,
+    first: DebtorCount,
+) -> Result<DebtorCount, RateLimited> {
+    let mut count = first;
+    while let Some(next) = count.next().cloned() {
+        yield_now().await;
+        let call = limiter.debtors(limit).only(asked.kind).after(next);
+        match call.await? {
+            DebtorReport::Count(more) => count = count.merge(more),
+            // Not reached: a store that counts does not list.
+            DebtorReport::Page(_) | DebtorReport::Unsupported => break,
+        }
+    }
+    Ok(count)
+}

@@ -1,0 +1,34 @@
+//! The names of limits and keys in paths.
+
+use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::error::AdminError;
+
+/// What stands for itself in each part of a path and of a query (RFC 3986, unreserved).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Text as a segment of a path, or as a value in a query.
+pub(super) fn encode(text: &str) -> String {
+    utf8_percent_encode(text, ESCAPED).to_string()
+}
+
+/// The segments of a path, decoded.
+pub(super) fn segments<T>(path: Result<Path<T>, PathRejection>) -> Result<T, AdminError> {
+    let wrong = |_| {
+        AdminError::bad_request(
+            "the path is not UTF-8 when its `%` are decoded (bytes in a key are written as `b=00ff`)",
+        )
+    };
+    path.map(|Path(segments)| segments).map_err(wrong)
+}
+
+/// A link from the page at this path to what is below it: relative, so that it holds wherever the
+/// routes are mounted.
+pub(super) fn below(path: &str, name: &str) -> String {
+    match path.rsplit('/').next() {
+        None | Some("") => encode(name),
+        Some(last) => format!("{last}/{}", encode(name)),
+    }
+}

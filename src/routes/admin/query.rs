@@ -1,0 +1,97 @@
+//! The parameters of a query.
+
+use super::error::AdminError;
+use crate::backend::{DebtorCursor, DebtorKind, DebtorQuery};
+use crate::clock::excerpt;
+
+/// The largest page.
+const MAX: usize = 1_000;
+
+/// What a list is asked for.
+#[derive(Debug)]
+pub(super) struct ListQuery {
+    pub(super) kind: Option<DebtorKind>,
+    pub(super) max: usize,
+    pub(super) after: Option<DebtorCursor>,
+}
+
+impl ListQuery {
+    pub(super) fn parse(query: Option<&str>) -> Result<Self, AdminError> {
+        let mut parsed = Self { kind: None, max: DebtorQuery::MAX, after: None };
+        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            match &*name {
+                "state" => parsed.kind = Some(kind(&value)?),
+                "max" => {
+                    let max = value.parse().ok().filter(|max| (1..=MAX).contains(max));
+                    parsed.max = max.ok_or_else(|| {
+                        AdminError::bad_request(format!(
+                            "max `{}` is not a whole number from 1 to {MAX}",
+                            excerpt(&value)
+                        ))
+                    })?;
+                }
+                "after" => parsed.after = Some(DebtorCursor::new(&*value)),
+                _ => return Err(unknown(&name, "`state`, `max` and `after`")),
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// The query of the page behind this one.
+    pub(super) fn following(&self, next: &DebtorCursor) -> String {
+        let state = self.kind.map_or(String::new(), |kind| format!("&state={}", name_of(kind)));
+        format!("?after={}&max={}{state}", super::path::encode(next.as_str()), self.max)
+    }
+}
+
+/// The word for a kind.
+pub(super) const fn name_of(kind: DebtorKind) -> &'static str {
+    match kind {
+        DebtorKind::InDebt => "debt",
+        DebtorKind::Blocked => "blocked",
+    }
+}
+
+fn kind(name: &str) -> Result<DebtorKind, AdminError> {
+    let kinds = [DebtorKind::InDebt, DebtorKind::Blocked];
+    kinds.into_iter().find(|kind| name_of(*kind) == name).ok_or_else(|| {
+        AdminError::bad_request(format!(
+            "state `{}` is not one of a bucket on the list (there are `blocked` and `debt`, and both \
+             without it)",
+            excerpt(name)
+        ))
+    })
+}
+
+/// The cost that a look is about; 1 if none is given.
+pub(super) fn cost(query: Option<&str>) -> Result<u64, AdminError> {
+    let mut cost = 1;
+    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        match &*name {
+            "cost" => {
+                let wrong = || {
+                    let (given, most) = (excerpt(&value), u64::MAX);
+                    AdminError::bad_request(format!(
+                        "cost `{given}` is not a whole number from 0 to {most}"
+                    ))
+                };
+                cost = value.parse().map_err(|_| wrong())?;
+            }
+            _ => return Err(unknown(&name, "`cost`")),
+        }
+    }
+    Ok(cost)
+}
+
+/// A query where there is none.
+pub(super) fn none(query: Option<&str>) -> Result<(), AdminError> {
+    match form_urlencoded::parse(query.unwrap_or_default().as_bytes()).next() {
+        None => Ok(()),
+        Some((name, _)) => Err(unknown(&name, "none")),
+    }
+}
+
+fn unknown(name: &str, there: &str) -> AdminError {
+    let name = excerpt(name);
+    AdminError::bad_request(format!("`{name}` is not a parameter of this path (there are {there})"))
+}

@@ -1,0 +1,30 @@
+//! What the routes know.
+
+use super::error::AdminError;
+use crate::limiter::{Limit, RateLimiter};
+
+/// The limiter, and the limits by which it is looked into.
+pub(super) struct AdminState {
+    limiter: RateLimiter,
+    limits: Vec<Limit>,
+}
+
+impl AdminState {
+    pub(super) const fn new(limiter: RateLimiter, limits: Vec<Limit>) -> Self {
+        Self { limiter, limits }
+    }
+
+    pub(super) const fn limiter(&self) -> &RateLimiter {
+        &self.limiter
+    }
+
+    pub(super) fn limits(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    /// The limit of this name.
+    pub(super) fn limit(&self, name: &str) -> Result<&Limit, AdminError> {
+        let found = self.limits.iter().find(|limit| limit.name() == name);
+        found.ok_or_else(|| AdminError::unknown_limit(name, &self.limits))
+    }
+}
