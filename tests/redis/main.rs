@@ -2,6 +2,8 @@
 
 #![cfg(all(feature = "memory", feature = "redis"))]
 
+#[cfg(feature = "admin")]
+mod admin;
 mod callers;
 mod clones;
 mod debtors;
