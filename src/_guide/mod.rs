@@ -17,11 +17,13 @@
 //!   compare and swap.
 //! * [Shards][shards]: one bucket that is too hot for its store.
 //! * [Leasing][leasing]: a limit that is hotter than its store, served from the memory of each node.
+//! * [Looking in][looking-in]: routes for operators: how a key stands, which keys are blocked, and
+//!   setting one free.
 //! * [Performance][performance]: what a limit costs.
 //! * [Security][security]: what an attacker can do, and which keys are safe for what.
 //! * [Testing][testing]: clocks, addresses and real servers in tests.
 //! * [Write your own backend][write-your-own-backend]: buckets in another database, and its tests.
-//! * [Recipes][recipes]: a dozen lines each, from a key in the body to an admin route.
+//! * [Recipes][recipes]: a dozen lines each, from a key in the body to a daily quota.
 //! * [Migrating][migrating]: the words of other limiters, and what differs in meaning.
 //!
 //! This module has no code. Its pages are the files of `docs/` in the repository.
@@ -61,6 +63,8 @@ pages! {
     #[cfg(all(feature = "leasing", feature = "redis"))]
     leasing: "leasing.md",
     shards: "shards.md",
+    #[cfg(all(feature = "admin", feature = "credentials"))]
+    looking_in: "looking-in.md",
     performance: "performance.md",
     security: "security.md",
     #[cfg(feature = "redis")]

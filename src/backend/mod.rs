@@ -47,7 +47,8 @@
 //!
 //! One operation does nearly everything: [`Backend::apply`] takes a list of [`Charge`]s, all or
 //! nothing, and reports what each bucket holds. [`adjust`](Backend::adjust) and
-//! [`reset`](Backend::reset) are the other two. A backend adds no rule of its own. It applies the
+//! [`reset`](Backend::reset) are the other two, and [`debtors`](Backend::debtors) lists buckets for
+//! operators, where a store can. A backend adds no rule of its own. It applies the
 //! functions of [`algebra`](crate::algebra) to the states that it has stored, atomically, at the
 //! time of its own clock. A store that can read and write records gets all of that from
 //! [`BucketStore`].
@@ -186,7 +187,9 @@ pub(crate) use self::reset_log::{ResetLog, ResetMark};
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// use tollgate::algebra::Verdict;
-/// use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
+/// use tollgate::backend::{
+///     Adjustment, Answer, Applied, Backend, BucketId, Charge, DebtorQuery, DebtorReport, Memory,
+/// };
 /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
 ///
 /// #[derive(Debug)]
@@ -219,6 +222,10 @@ pub(crate) use self::reset_log::{ResetLog, ResetMark};
 ///
 ///     fn charges_several(&self) -> bool {
 ///         self.inner.charges_several()
+///     }
+///
+///     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+///         self.inner.debtors(query)
 ///     }
 /// }
 ///

@@ -42,8 +42,8 @@ impl OwnedBucketId {
 ///
 /// use tokio::sync::Semaphore;
 /// use tollgate::backend::{
-///     Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory, OwnedAdjustment,
-///     OwnedBucketId, OwnedCharge,
+///     Adjustment, Answer, Applied, Backend, BucketId, Charge, DebtorQuery, DebtorReport, Memory,
+///     OwnedAdjustment, OwnedBucketId, OwnedCharge,
 /// };
 /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
 ///
@@ -90,6 +90,11 @@ impl OwnedBucketId {
 ///
 ///     fn charges_several(&self) -> bool {
 ///         self.inner.charges_several()
+///     }
+///
+///     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+///         let query = query.clone();
+///         self.in_turn(move |inner| inner.debtors(&query))
 ///     }
 /// }
 ///

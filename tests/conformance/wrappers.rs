@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::algebra::Verdict;
 use tollgate::backend::{
-    Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory, OwnedAdjustment, OwnedBucketId,
-    OwnedCharge,
+    Adjustment, Answer, Applied, Backend, BucketId, Charge, DebtorQuery, DebtorReport, Memory,
+    OwnedAdjustment, OwnedBucketId, OwnedCharge,
 };
 
 /// Counts refusals, as in the documentation of `Backend`.
@@ -38,6 +38,10 @@ impl<B: Backend> Backend for Counting<B> {
 
     fn charges_several(&self) -> bool {
         self.inner.charges_several()
+    }
+
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        self.inner.debtors(query)
     }
 }
 
@@ -98,6 +102,11 @@ impl Backend for ByTurns {
         self.answer(move |inner| {
             inner.reset(&owned.iter().map(OwnedBucketId::as_id).collect::<Vec<_>>())
         })
+    }
+
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        let query = query.clone();
+        self.answer(move |inner| inner.debtors(&query))
     }
 }
 

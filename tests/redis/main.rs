@@ -18,6 +18,8 @@ mod hostile;
 mod layers;
 #[cfg(feature = "axum")]
 mod leavers;
+#[cfg(feature = "admin")]
+mod looking_in;
 mod losses;
 mod proxy;
 mod replacing;

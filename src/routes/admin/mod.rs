@@ -26,11 +26,11 @@ use tower_service::Service;
 use self::state::AdminState;
 use crate::limiter::{Limit, RateLimiter};
 
-/// Makes routes for operators, **which anybody may use who reaches them**, unless a
-/// [guard](AdminRoutes::guard) stands before them. So what this returns is no router yet, and cannot
-/// be mounted by mistake: `.guard(layer)` makes the router, with your authentication around each of
-/// its routes, and [`without_authentication`](AdminRoutes::without_authentication) makes one that says
-/// by its name what is missing.
+/// Makes routes for operators. **Without a [guard](AdminRoutes::guard), any client that reaches them
+/// may use them.** So what this returns is no router yet, and cannot be mounted by mistake:
+/// `.guard(layer)` makes the router, with your authentication around each of its routes, and
+/// [`without_authentication`](AdminRoutes::without_authentication) makes one that says by its name
+/// what is missing.
 ///
 /// | request | does |
 /// |---|---|
@@ -126,8 +126,8 @@ pub struct AdminRoutes {
 }
 
 impl AdminRoutes {
-    /// The router, behind a layer that lets operators through and nobody else: your authentication,
-    /// as a layer of tower or by [`axum::middleware::from_fn`].
+    /// The router, behind a layer that lets operators alone through: your authentication, as a layer
+    /// of tower or by [`axum::middleware::from_fn`].
     ///
     /// The layer is around everything, also around the answers to paths and methods that there are
     /// not: these name your limits.
@@ -143,8 +143,8 @@ impl AdminRoutes {
         self.without_authentication().layer(layer)
     }
 
-    /// The router as it is: anybody who reaches it sees your clients' keys, and lifts and sets their
-    /// blocks.
+    /// The router as it is: any client that reaches it sees the keys of all clients, and blocks them
+    /// or sets them free.
     ///
     /// For a listener that only operators reach, such as one on `127.0.0.1` of their machine.
     pub fn without_authentication<S: Clone + Send + Sync + 'static>(self) -> Router<S> {

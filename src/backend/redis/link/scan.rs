@@ -3,8 +3,8 @@
 //! # Design
 //!
 //! A step is two trips: `SCAN`, and one for the values of the names that it has found. Both are
-//! bounded, so that decisions on the same connection hardly wait for them. Nothing is sent again: a
-//! step that fails is asked for again by whoever wants the list.
+//! bounded, so that decisions on the same connection hardly wait for them. Nothing is sent again: the
+//! next page begins with a step that has failed.
 //!
 //! In a cluster, each master is scanned by itself. It is named by a slot that it has, and the masters
 //! come in the order of their first slots.
