@@ -350,6 +350,51 @@ fn lines_that_are_wrong_do_not_compile_and_the_error_helps() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Routes for operators that are mounted without a guard.
+#[cfg(feature = "admin")]
+#[test]
+fn routes_for_operators_cannot_be_mounted_without_a_guard() {
+    // The snippets do not know axum: a router that has said what it lacks stands for the application.
+    let wrong_rows = wrong(
+        "misuse_admin",
+        "error",
+        &[
+            [
+                "nested",
+                "routes::admin(limiter, [&L]).without_authentication::<()>().nest(\"/admin\", routes::admin(limiter, [&L]));",
+                "E0308",
+                "expected `Router`, found `AdminRoutes`",
+            ],
+            [
+                "merged",
+                "routes::admin(limiter, [&L]).without_authentication::<()>().merge(routes::admin(limiter, [&L]));",
+                "E0277",
+                "`AdminRoutes`",
+            ],
+            [
+                "as a service",
+                "routes::admin(limiter, [&L]).without_authentication::<()>().nest_service(\"/admin\", routes::admin(limiter, [&L]));",
+                "E0277",
+                "`AdminRoutes`",
+            ],
+            [
+                "a layer of the app in place of a guard",
+                "drop(routes::admin(limiter, [&L]).layer(()));",
+                "E0599",
+                "no method named `layer` found for struct `AdminRoutes`",
+            ],
+        ],
+    );
+    assert!(wrong_rows.is_empty(), "{}", wrong_rows.join("\n"));
+    let unused = "routes::admin(limiter, [&L]);";
+    let wrong_rows = wrong(
+        "misuse_admin_unused",
+        "warning",
+        &[["unused", unused, UNUSED, "`.guard(layer)` makes the router"]],
+    );
+    assert!(wrong_rows.is_empty(), "{}", wrong_rows.join("\n"));
+}
+
 #[test]
 fn lines_that_do_nothing_are_warned_of() {
     let wrong = wrong("misuse_warnings", "warning", WARNINGS);
