@@ -90,6 +90,7 @@
 // is the one that is published, still finds links that lead nowhere.
 #![cfg_attr(
     not(all(
+        feature = "admin",
         feature = "axum",
         feature = "credentials",
         feature = "memory",

@@ -30,6 +30,7 @@ impl PageDraft {
         &self.query
     }
 
+    #[cfg(feature = "redis")]
     pub(in crate::backend) const fn is_empty(&self) -> bool {
         self.found.is_empty()
     }

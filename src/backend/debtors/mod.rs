@@ -17,10 +17,16 @@ pub use self::cursor::DebtorCursor;
     feature = "embedded",
     feature = "optimistic"
 ))]
-pub(super) use self::draft::{NameParts, PageDraft};
+pub(super) use self::draft::NameParts;
+#[cfg(feature = "redis")]
+pub(super) use self::draft::PageDraft;
 pub use self::kind::DebtorKind;
 pub use self::query::DebtorQuery;
 pub use self::report::{DebtorBucket, DebtorCount, DebtorPage, DebtorReport};
+#[cfg(any(feature = "postgres", feature = "embedded"))]
+pub(super) use self::sorted::KeyRange;
+#[cfg(feature = "embedded")]
+pub(super) use self::sorted::SortedEntry;
 #[cfg(any(feature = "postgres", feature = "embedded", feature = "optimistic"))]
-pub(super) use self::sorted::{KeyRange, NameRanges, SortedEntry, SortedPage, ranges_of};
+pub(super) use self::sorted::{NameRanges, SortedPage, ranges_of};
 pub use self::stored_key::StoredKey;

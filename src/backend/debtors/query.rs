@@ -23,7 +23,7 @@ use crate::clock::Timestamp;
 /// let bucket = Bucket::new(&Quota::token_bucket(60, MINUTE))?;
 /// let query = DebtorQuery::new("login", &bucket).max(100);
 ///
-/// let now = Timestamp::UNIX_EPOCH + MINUTE;
+/// let (earlier, now) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + MINUTE);
 /// let key = StoredKey::Key(Key::from("alice"));
 /// let owing = |tokens: i64, ts| {
 ///     BucketRecord::new(&bucket, State { value: -tokens * 1_000_000, ts })
@@ -32,7 +32,7 @@ use crate::clock::Timestamp;
 /// assert_eq!(debtor.kind(now), Some(DebtorKind::InDebt));
 ///
 /// // A minute ago, it owed no more than a minute brings.
-/// assert_eq!(query.debtor(key.clone(), 0, &owing(60, now - MINUTE), now), None);
+/// assert_eq!(query.debtor(key.clone(), 0, &owing(60, earlier), now), None);
 /// let blocked = query.debtor(key, 0, &owing(1, now + MINUTE), now).unwrap();
 /// assert_eq!(blocked.kind(now), Some(DebtorKind::Blocked));
 /// # Ok::<(), tollgate::quota::QuotaError>(())

@@ -35,7 +35,7 @@ impl KeyRange {
     }
 
     /// The range behind a name: none lies between one and the same with a zero byte.
-    fn from_behind(mut self, mut name: Vec<u8>) -> Self {
+    fn after_name(mut self, mut name: Vec<u8>) -> Self {
         name.push(0);
         self.first = name;
         self
@@ -55,7 +55,7 @@ impl KeyRange {
         };
         let bytes = pairs.iter().map(byte).collect::<Option<Vec<_>>>()?;
         let name = [&*range.first, &bytes].concat();
-        rest.is_empty().then(|| range.from_behind(name))
+        rest.is_empty().then(|| range.after_name(name))
     }
 
     /// The cursor of a name in this range.
@@ -134,7 +134,7 @@ impl SortedPage {
             }
         }
         (self.next, self.place) = match last {
-            Some(last) => (Some(range.cursor(&self.ranges, &last)), Some(range.from_behind(last))),
+            Some(last) => (Some(range.cursor(&self.ranges, &last)), Some(range.after_name(last))),
             None => {
                 let following = KeyRange::whole(&self.ranges, range.nth.saturating_add(1));
                 // A whole range: the shortest name is its very start.

@@ -6,8 +6,7 @@ mod write;
 
 pub use self::error::KeyTextError;
 #[cfg(any(feature = "redis", feature = "postgres"))]
-pub(super) use self::write::is_plain;
-pub(super) use self::write::{KeySink, write_key, write_text};
+pub(super) use self::write::{KeySink, is_plain, write_key, write_text};
 use super::key::Key;
 
 impl Key {
