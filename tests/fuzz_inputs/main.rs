@@ -21,6 +21,7 @@ mod forwarding_reference;
 mod grpc;
 mod header_keys;
 mod inner_fields;
+mod key_texts;
 mod keys;
 mod networks;
 mod quota_text;
