@@ -23,6 +23,7 @@ pub(crate) mod shared;
 pub(crate) mod threads;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) mod traffic;
+pub(crate) mod vectors;
 pub(crate) mod web;
 
 use std::pin::pin;
