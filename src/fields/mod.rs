@@ -67,6 +67,8 @@ pub(crate) use self::grpc::{has_grpc_failed, is_grpc, status_of};
 pub(crate) use self::lone::LoneTemplate;
 pub use self::partition_key::PartitionKey;
 pub(crate) use self::policy::{FieldNumbers, PolicyText};
+#[cfg(feature = "axum")]
+pub(crate) use self::problem::push_string as push_json_string;
 #[cfg(any(feature = "retry", feature = "pacing"))]
 pub(crate) use self::read::read_retry_after;
 #[cfg(feature = "pacing")]

@@ -45,7 +45,7 @@ pub(super) fn untyped(status: u16, title: &str, detail: Option<&str>) -> String 
 }
 
 /// Appends a JSON string (RFC 8259, section 7).
-fn push_string(json: &mut String, text: &str) {
+pub(crate) fn push_string(json: &mut String, text: &str) {
     json.push('"');
     for c in text.chars() {
         match c {

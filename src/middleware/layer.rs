@@ -302,6 +302,11 @@ impl<N> RateLimitLayer<N> {
         Self { limiter, rules, plan, count: PhantomData }
     }
 
+    #[cfg(feature = "axum")]
+    pub(super) const fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
     pub(super) fn with(mut self, change: impl FnOnce(&mut LayerSettings)) -> Self {
         change(&mut self.rules.settings);
         Self::with_rules(self.limiter, self.rules)

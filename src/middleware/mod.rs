@@ -310,6 +310,8 @@ mod log;
 #[cfg(feature = "memory")]
 mod lone;
 mod lone_response;
+#[cfg(feature = "axum")]
+mod look;
 mod meter;
 mod missing_key;
 mod nested_charges;
@@ -344,6 +346,8 @@ pub(crate) use self::call_response::{ResponseStyle, response_of, snapshot_fields
 pub use self::chosen_limit::ChosenLimit;
 pub use self::future::ResponseFuture;
 pub use self::layer::{IsOne, One, RateLimitLayer, Several};
+#[cfg(feature = "axum")]
+pub(crate) use self::look::{LayerView, Outlook};
 pub use self::meter::Meter;
 pub use self::missing_key::MissingKey;
 pub use self::on_refusal::{OnRefusal, RefusedRequest};

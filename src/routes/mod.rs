@@ -70,6 +70,11 @@
 //!
 //! With the feature `admin`, the function `admin` makes routes that show limits and keys, and reset,
 //! penalize and block. They are nowhere unless you mount them, behind your authentication.
+//!
+//! # What clients have left
+//!
+//! [`remaining`] tells a client how its limits stand, without a charge. The JavaScript module
+//! [`PREDICTOR`] predicts from that what later requests will get.
 
 #[cfg(feature = "admin")]
 mod admin;
@@ -78,6 +83,8 @@ mod extract;
 mod extract_body;
 mod meter;
 mod misuse;
+mod predictor;
+mod remaining;
 mod response;
 mod route;
 
@@ -87,4 +94,6 @@ pub use self::admission::MissingAdmission;
 pub use self::extract::{Extract, ExtractFuture, ExtractLayer, HeadOnly, extract};
 pub use self::extract_body::{WholeBody, extract_body};
 pub use self::meter::MissingMeter;
+pub use self::predictor::{PREDICTOR, predictor};
+pub use self::remaining::{RemainingHandler, remaining};
 pub use self::route::RateLimitExt;

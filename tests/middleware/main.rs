@@ -25,6 +25,8 @@ mod layer;
 #[cfg(all(feature = "axum", feature = "optimistic", feature = "leasing"))]
 mod one_at_a_time;
 #[cfg(feature = "axum")]
+mod remaining;
+#[cfg(feature = "axum")]
 mod replacing;
 #[cfg(feature = "axum")]
 mod restyled;

@@ -1,0 +1,126 @@
+// Predicts what a limit of Tollgate will answer. An ES module without dependencies.
+
+/** @typedef {{verdict: "admitted"|"reserved"|"refused", wait: bigint, value: bigint, ts: bigint}} Charged */
+
+/**
+ * The formula, in whole numbers: takes `cost` tokens at `now`, as `calculate` does.
+ * `value` and `ts` are the state with the cost taken; keep it unless the verdict is `refused`.
+ * @param {{step, gain, token, capacity, floor}} numbers `bucket` in the answer of the server
+ * @param {{value, ts}} state units, and the microsecond at which there were as many
+ * @param {number|bigint} now microseconds since the Unix epoch
+ * @param {number|bigint} cost tokens
+ * @param {number|bigint|null} maxWait the longest wait in a queue; null for any
+ * @returns {Charged}
+ */
+export function charge(numbers, state, now, cost, maxWait = 0) {
+  const [step, gain, token, capacity, floor] =
+    ["step", "gain", "token", "capacity", "floor"].map((name) => BigInt(numbers[name]));
+  let [value, ts] = [BigInt(state.value), BigInt(state.ts)];
+  now = BigInt(now);
+  const steps = now > ts ? (now - ts) / step : 0n;
+  value = min(capacity, value + steps * gain) - BigInt(cost) * token;
+  ts += steps * step;
+  if (value >= 0n) return { verdict: "admitted", wait: 0n, value, ts };
+  const at = ts + step * ((-value + gain - 1n) / gain); // rounded up to a whole step
+  const wait = at > now ? at - now : 0n;
+  const reserved = value >= floor && (maxWait === null || wait <= BigInt(maxWait));
+  return { verdict: reserved ? "reserved" : "refused", wait, value, ts };
+}
+
+const min = (a, b) => (a < b ? a : b);
+
+/** The milliseconds since the Unix epoch, by a clock that is never set, unlike `Date.now()`. */
+export const clock = () => performance.timeOrigin + performance.now();
+
+/**
+ * Asks a route made by `tollgate::routes::remaining`, and makes a bucket of each limit.
+ * @param {string|URL} url
+ * @param {RequestInit} [options] of `fetch`, such as a header field with a token
+ * @returns {Promise<Bucket[]>} in the order of the rules
+ */
+export async function look(url, options) {
+  const sent = clock();
+  const response = await fetch(url, options);
+  const received = clock();
+  if (!response.ok) throw new Error(`${url} answered ${response.status}`);
+  const { now, limits } = await response.json();
+  return limits.map((limit) => new Bucket(limit, now, sent, received));
+}
+
+/** What a client knows of one limit. Times are milliseconds, as `clock()` tells them. */
+export class Bucket {
+  /**
+   * @param {object} limit one of `limits` in the answer of the server
+   * @param {number} now of that answer
+   * @param {number} sent when the request was sent, and its answer received
+   * @param {number} received
+   */
+  constructor(limit, now, sent, received = sent) {
+    Object.assign(this, limit); // name, cost, max_cost, max_wait, bucket, quota; value and ts
+    /** Half the round trip: the server's clock shows `serverTime()` plus this, give or take this. */
+    this.uncertainty = (received - sent) / 2;
+    // The server read its clock between `sent` and `received`. The earliest time that it may have
+    // counts here: tokens are there by the time that is predicted, and no countdown ends early.
+    this.ahead = now - Math.ceil(received * 1000);
+  }
+
+  /** The earliest time that the server's clock may show, in microseconds. */
+  serverTime(now = clock()) {
+    return Math.floor(now * 1000) + this.ahead;
+  }
+
+  /** The whole tokens that are left; 0 in debt. */
+  remaining(now = clock()) {
+    const { value } = charge(this.bucket, this, this.serverTime(now), 0);
+    return value > 0n ? Number(value / BigInt(this.bucket.token)) : 0;
+  }
+
+  /**
+   * What a request would get: the verdict, the milliseconds to wait (0 if none), and the time then.
+   * `wait` is null if the limit can never grant as much.
+   * @returns {{verdict: string, wait: number|null, at: number|null}}
+   */
+  predict(cost = this.cost ?? 1, now = clock()) {
+    if (cost > this.max_cost) return { verdict: "refused", wait: null, at: null };
+    const { verdict, wait } = charge(this.bucket, this, this.serverTime(now), cost, this.max_wait);
+    const millis = Math.ceil(Number(wait) / 1000);
+    return { verdict, wait: millis, at: now + millis };
+  }
+
+  /**
+   * Predicts the same, and takes the tokens: call it for each request that is sent.
+   *
+   * A full bucket gains nothing until the request arrives. The server's clock may be a round trip
+   * ahead of `serverTime`, and the request under way for as long: if it arrives by then, the server
+   * has at least what is known here.
+   */
+  take(cost = this.cost ?? 1, now = clock()) {
+    const predicted = this.predict(cost, now);
+    if (predicted.verdict !== "refused") {
+      const [sent, arrived] = [now, now + 4 * this.uncertainty].map((time) =>
+        charge(this.bucket, this, this.serverTime(time), cost));
+      const gained = Number((arrived.ts - sent.ts) / BigInt(this.bucket.step)) * this.bucket.gain;
+      Object.assign(this, { value: Number(arrived.value) - gained, ts: Number(sent.ts) });
+    }
+    return predicted;
+  }
+
+  /**
+   * Corrects what is known by the field `RateLimit` of a response (draft 11), if others have taken
+   * tokens as well or some came back. The field has whole tokens, so a fraction of one may be lost.
+   * @param {Response} response
+   * @param {number} [sent] when its request was sent
+   * @param {number} [received]
+   */
+  observe(response, sent = clock(), received = clock()) {
+    const member = response.headers.get("ratelimit")?.split(JSON.stringify(this.name))[1];
+    const told = Number(member?.match(/^[^,]*?;r=(\d+)/)?.[1] ?? NaN);
+    // The server has decided between `sent` and `latest`. If it cannot have had as many tokens
+    // then, it has others than are known here: the fewest count that agree with the field.
+    const latest = received + 2 * this.uncertainty;
+    if (told < this.remaining(sent) || told > this.remaining(latest)) {
+      const { ts } = charge(this.bucket, this, this.serverTime(latest), 0);
+      Object.assign(this, { value: told * this.bucket.token, ts: Number(ts) });
+    }
+  }
+}

@@ -1,0 +1,143 @@
+//! Looks at the buckets that a layer would charge for a request, and takes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+
+use super::action::Rejection;
+use super::layer::RateLimitLayer;
+use super::plan::Plan;
+use super::planned_rule::PlannedRule;
+use super::reject::render;
+use super::rule::RequestCost;
+use crate::algebra::Terms;
+use crate::fields::OutageHint;
+use crate::key::Head;
+use crate::limiter::{Limit, Mode, Snapshot};
+use crate::quota::MAX_UNITS;
+
+/// How a limit stands for a client, and what the layer does with its requests.
+pub(crate) struct Outlook {
+    pub(crate) snapshot: Snapshot,
+    /// The cost of each request; `None` if it depends on the request.
+    pub(crate) cost: Option<u64>,
+    /// The terms of a request: they allow a wait if the layer has a queue.
+    pub(crate) terms: Terms,
+}
+
+/// The limits of a layer, to look at and not to charge.
+#[derive(Clone, Debug)]
+pub(crate) struct LayerView {
+    plan: Arc<Plan>,
+}
+
+impl LayerView {
+    pub(crate) fn new<N>(layer: &RateLimitLayer<N>) -> Self {
+        Self { plan: Arc::clone(layer.plan()) }
+    }
+
+    /// Looks at the limits of the client that has sent this request, one after another: a store may
+    /// be unable to answer about several in one step, and a state stays right while time passes.
+    ///
+    /// # Errors
+    ///
+    /// The response of the layer to a request without a key, or while the store fails.
+    pub(crate) async fn look(&self, head: &Head<'_>) -> Result<Vec<Outlook>, Response<Bytes>> {
+        let plan = &*self.plan;
+        let mut outlooks = Vec::new();
+        if plan.limiter.is_off() {
+            return Ok(outlooks);
+        }
+        for (position, planned) in plan.iter().enumerate() {
+            // Clients are not told of pure shadows. The conditions of a rule are left out: they
+            // concern the requests that pay, and this one does not.
+            if !planned.rule.is_enforced_on_some() {
+                continue;
+            }
+            let demand = match planned.demand(head, position) {
+                Ok(Some(demand)) if planned.enforces(&demand) => demand,
+                Ok(_) => continue,
+                Err(no_key) => return Err(respond(plan, &Rejection::NoKey(no_key), head)),
+            };
+            let peek = plan.limiter.peek(demand.limit()).key(demand.key.clone()).cost(0);
+            match peek.await {
+                Ok(snapshot) => outlooks.push(Outlook::new(plan, planned, snapshot)),
+                Err(error) => {
+                    let after = error.retry_after().unwrap_or(OutageHint::SOON.after);
+                    let rejection = Rejection::Status(StatusCode::SERVICE_UNAVAILABLE, after);
+                    return Err(respond(plan, &rejection, head));
+                }
+            }
+        }
+        Ok(outlooks)
+    }
+}
+
+fn respond(plan: &Plan, rejection: &Rejection<'_>, head: &Head<'_>) -> Response<Bytes> {
+    let text = |text: Option<Arc<Bytes>>| text.map(Arc::unwrap_or_clone).unwrap_or_default();
+    render(plan, rejection, head).map(text)
+}
+
+impl Outlook {
+    fn new(plan: &Plan, planned: &PlannedRule, snapshot: Snapshot) -> Self {
+        let cost = match planned.rule.cost {
+            RequestCost::Request => Some(1),
+            RequestCost::Tokens(tokens) => Some(tokens),
+            RequestCost::ByRequest(_) => None,
+        };
+        let mode = plan.settings.queue.map_or(Mode::Take, |queue| Mode::Reserve(queue.max_wait));
+        let terms = mode.terms(snapshot.limit());
+        Self { snapshot, cost, terms }
+    }
+
+    /// The largest cost that the limit can ever grant on the terms of its layer.
+    pub(crate) fn max_cost(&self) -> u64 {
+        max_cost(self.snapshot.limit(), self.terms)
+    }
+
+    /// The longest wait in the queue of the layer: zero without a queue, `None` without a bound.
+    pub(crate) fn max_wait(&self) -> Option<Duration> {
+        let micros = self.terms.max_wait();
+        (micros != u64::MAX).then(|| Duration::from_micros(micros))
+    }
+}
+
+/// By bisection: what is too large for a limit stays so for every larger cost.
+fn max_cost(limit: &Limit, terms: Terms) -> u64 {
+    // A cost of nothing always fits, and more than can be counted never does.
+    let (mut fits, mut too_large) = (0, MAX_UNITS.saturating_add(1));
+    while too_large.saturating_sub(fits) > 1 {
+        let middle = fits.midpoint(too_large);
+        match limit.is_too_large(middle, terms) {
+            true => too_large = middle,
+            false => fits = middle,
+        }
+    }
+    fits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::{HOUR, Quota, SECOND};
+
+    #[test]
+    fn the_largest_cost_is_the_last_that_is_not_too_large() {
+        let ten = Quota::token_bucket(10, SECOND);
+        let waiting = |quota: &Quota, wait| {
+            let limit = Limit::try_new("api", *quota).unwrap();
+            let terms = Mode::Reserve(wait).terms(&limit);
+            (max_cost(&limit, Terms::AT_ONCE), max_cost(&limit, terms))
+        };
+        assert_eq!(waiting(&ten.max_reserved(5), HOUR), (10, 15));
+        // The wait bounds it as well: 20 tokens more take two seconds.
+        assert_eq!(waiting(&ten, 2 * SECOND), (10, 30));
+        assert_eq!(waiting(&ten.capacity(0), 2 * SECOND), (0, 20));
+        // Two of ten shards hold a fifth.
+        assert_eq!(waiting(&ten.capacity(100).max_reserved(50).shards(10), HOUR), (20, 30));
+        // 2^53 units of debt and capacity together, at 100,000 units a token.
+        assert_eq!(waiting(&ten, Duration::MAX), (10, 90_071_992_547));
+    }
+}
