@@ -10,6 +10,7 @@
 //! * [By the response][by-response]: failures only, real costs, streams, penalties.
 //! * [Header fields and refusals][headers]: what clients are told, and in which words.
 //! * [Clients][clients]: calls to others that are not refused, or come back in time.
+//! * [Predicting][predicting]: what a client has left, and what its next requests will get.
 //! * [Redis][redis]: limits that several processes share, and the day on which Redis fails.
 //! * [PostgreSQL][postgres]: the same in a database, and decisions inside your own transaction.
 //! * [When the store fails][when-the-store-fails]: what clients get then, and three wrappers that change it.
@@ -52,6 +53,7 @@ pages! {
     headers: "headers.md",
     #[cfg(feature = "pacing")]
     clients: "clients.md",
+    predicting: "predicting.md",
     #[cfg(feature = "redis")]
     redis: "redis.md",
     #[cfg(feature = "sqlx")]
