@@ -23,6 +23,9 @@ impl RateLimiter {
     /// keys. The memory store keeps no keys, and answers how many there are; limits with the same
     /// numbers are counted together. A store that cannot tell says so, which is not an empty page.
     ///
+    /// [Replaced](Self::replace) numbers judge each bucket that a page lists. The memory store counts
+    /// buckets by the numbers by which they were used last.
+    ///
     /// A page has [at most](DebtorsCall::max) so many keys, and often fewer, since a store looks at a
     /// bounded number of buckets for it. [Go on](DebtorsCall::after) at its
     /// [`next`](DebtorPage::next) until that is `None`. A key that is on the list all the while
@@ -124,6 +127,10 @@ impl Future for DebtorsCall<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { limiter, limit, query, progress } = &mut *self;
+        if let Progress::New = progress {
+            *limit = limiter.current(limit);
+            *query = query.with_bucket(limit.bucket());
+        }
         let submit = || Ok::<_, RateLimited>(limiter.backend().debtors(query));
         Poll::Ready(match ready!(progress.poll(cx, submit))? {
             Ok(report) => Ok(report.map_page(|page| read(limiter, limit, page))),

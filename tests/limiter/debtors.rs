@@ -77,6 +77,23 @@ fn a_count_of_a_large_store_comes_in_parts() {
     }
 }
 
+/// Buckets keep the numbers by which they were used last.
+#[test]
+fn memory_counts_by_replaced_numbers_what_was_used_since() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    let in_debt = || count(at_once(limiter.debtors(&LOGIN)).unwrap()).in_debt();
+    at_once(limiter.penalize(&LOGIN, 9).key("eve")).unwrap();
+    at_once(limiter.limit(&LOGIN).key("alice").cost(5)).unwrap();
+    assert_eq!(in_debt(), 1);
+    limiter.replace(&LOGIN, Quota::token_bucket(3, HOUR)).unwrap();
+    assert_eq!(in_debt(), 0);
+    for key in ["eve", "alice"] {
+        assert!(at_once(limiter.limit(&LOGIN).key(key)).is_err());
+    }
+    assert_eq!(in_debt(), 2);
+}
+
 /// A store of another crate that does not know lists.
 #[derive(Debug)]
 struct Plain(Memory);
@@ -151,12 +168,18 @@ mod in_a_file {
     use std::{env, fs, process};
 
     use super::support::debtors::{all_are_found_beside_a_hammer, each_is_found_once};
-    use tollgate::RateLimiter;
+    use super::{LOGIN, START};
     use tollgate::backend::{Durability, Embedded};
+    use tollgate::clock::{Clock, ManualClock, SystemClock};
+    use tollgate::{HOUR, Quota, RateLimiter};
 
     fn open(name: &str) -> RateLimiter {
+        open_by(name, SystemClock::new())
+    }
+
+    fn open_by(name: &str, clock: impl Clock) -> RateLimiter {
         let path = env::temp_dir().join(format!("tollgate-list-{}-{name}.db", process::id()));
-        let store = Embedded::at(&path).durability(Durability::Fast);
+        let store = Embedded::at(&path).durability(Durability::Fast).clock(clock);
         let store = store.deadline(Duration::from_secs(60)).open().unwrap();
         // The store keeps the open file.
         fs::remove_file(&path).unwrap();
@@ -166,6 +189,22 @@ mod in_a_file {
     #[tokio::test]
     async fn each_debtor_of_ten_thousand_keys_is_found_once() {
         each_is_found_once(&open("once")).await;
+    }
+
+    /// Whether a bucket is in debt is told by the numbers in force, whether it was used since or not.
+    #[tokio::test]
+    async fn debtors_are_listed_by_the_numbers_in_force() {
+        let limiter = open_by("replaced", ManualClock::new(START));
+        limiter.limit(&LOGIN).key("alice").cost(5).await.unwrap();
+        let list = async || limiter.debtors(&LOGIN).await.unwrap().into_page().unwrap();
+        assert_eq!(list().await.debtors().len(), 0);
+        limiter.replace(&LOGIN, Quota::token_bucket(3, HOUR)).unwrap();
+        let page = list().await;
+        let [alice] = page.debtors() else { panic!("{page:?}") };
+        assert_eq!(alice.key().to_string(), "alice");
+        assert_eq!((alice.snapshot().capacity(), alice.tokens().to_string().as_str()), (3, "-2"));
+        limiter.replace(&LOGIN, *LOGIN.quota()).unwrap();
+        assert_eq!(list().await.debtors().len(), 0);
     }
 
     #[tokio::test]

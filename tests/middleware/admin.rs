@@ -92,6 +92,7 @@ async fn the_limits_are_shown_with_their_numbers() {
                 "name": "login",
                 "href": format!("{slash}login"),
                 "quota": "5 per hour",
+                "replaced_quota": null,
                 "kind": "token bucket",
                 "rate": 5,
                 "period_us": 3_600_000_000_u64,
@@ -112,6 +113,32 @@ async fn the_limits_are_shown_with_their_numbers() {
         assert_eq!(api["start"], json!(START));
         assert_eq!(page["limits"][2]["shards"], 4);
     }
+}
+
+/// The routes name a limit by what it was made with, and show what decides.
+#[tokio::test]
+async fn replaced_numbers_are_shown_as_they_are_in_force() {
+    let (app, limiter, _) = begin();
+    at_once(limiter.limit(&LOGIN).key("alice").cost(5)).unwrap();
+    limiter.replace(&LOGIN, Quota::token_bucket(3, HOUR)).unwrap();
+    let shown = &read(&get(&app, "").await)["limits"][0];
+    assert_eq!(
+        [&shown["quota"], &shown["replaced_quota"], &shown["rate"], &shown["on_failure"]],
+        [&json!("3 per hour"), &json!("5 per hour"), &json!(3), &json!("refuse")]
+    );
+    let alice = read(&get(&app, "/login/alice").await);
+    assert_eq!((&alice["capacity"], &alice["tokens"]), (&json!(3), &json!("-2")));
+    // Those that were replaced are no limit of this name whose replacement counts.
+    limiter.replace(&LOGIN, Quota::token_bucket(4, HOUR)).unwrap();
+    let penalized = post(&app, "/login/alice/penalize", r#"{"tokens": 5}"#).await;
+    let penalized = read(&penalized);
+    assert_eq!((&penalized["capacity"], &penalized["tokens"]), (&json!(4), &json!("-6")));
+    let list = read(&get(&app, "/login").await);
+    assert_eq!(list["count"], json!({ "blocked": 0, "debt": 1 }));
+    assert!(list["detail"].as_str().unwrap().contains("the numbers `4 per hour`"), "{list}");
+    assert_eq!(delete(&app, "/login/alice").await.status, 204);
+    limiter.replace(&LOGIN, *LOGIN.quota()).unwrap();
+    assert_eq!(read(&get(&app, "").await)["limits"][0]["replaced_quota"], Value::Null);
 }
 
 #[tokio::test]

@@ -152,7 +152,7 @@ async fn a_user_that_may_not_scan_is_told_so_and_decides_on() {
 async fn a_list_keeps_the_deadline_and_trips_no_breaker() {
     let server = Server::start();
     let proxy = Proxy::before(server.port());
-    let redis = Redis::at(proxy.url()).deadline(Duration::from_millis(200));
+    let redis = Redis::at(proxy.url()).deadline(Duration::from_secs(1));
     let breaker = CircuitBreaker::new(redis.connect().await.unwrap()).failures(1);
     let breaker = std::sync::Arc::new(breaker);
     let limiter = RateLimiter::new(DenyCache::new(std::sync::Arc::clone(&breaker)));

@@ -78,9 +78,8 @@ impl DebtorQuery {
         self
     }
 
-    /// The same request by other numbers: those that a wrapper's store has for the limit.
-    #[cfg(feature = "leasing")]
-    pub(in crate::backend) fn with_bucket(&self, bucket: &Bucket) -> Self {
+    /// The same request by other numbers.
+    pub(crate) fn with_bucket(&self, bucket: &Bucket) -> Self {
         Self { bucket: *bucket, ..self.clone() }
     }
 

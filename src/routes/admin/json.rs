@@ -8,13 +8,15 @@ use crate::backend::{DebtorCount, DebtorKind, DebtorPage, OnFailure};
 use crate::limiter::{Debtor, Limit, Snapshot};
 use crate::quota::Kind;
 
-/// A limit and its numbers; `path` is that of the page.
-pub(super) fn limit(limit: &Limit, path: &str) -> Value {
-    let (quota, bucket) = (limit.quota(), limit.bucket());
+/// A limit and its numbers `in_force`; `path` is that of the page.
+pub(super) fn limit(limit: &Limit, in_force: &Limit, path: &str) -> Value {
+    let (quota, bucket) = (in_force.quota(), in_force.bucket());
+    let replaced = (limit.quota() != quota).then(|| limit.quota().to_string());
     json!({
         "name": limit.name(),
         "href": below(path, limit.name()),
         "quota": quota.to_string(),
+        "replaced_quota": replaced,
         "kind": match quota.kind() {
             Kind::TokenBucket => "token bucket",
             Kind::FixedWindow => "fixed window",

@@ -23,8 +23,9 @@ pub(super) async fn show_limits(
     RawQuery(asked): RawQuery,
 ) -> Result<Response, AdminError> {
     query::none(asked.as_deref())?;
+    let limits = state.limits().iter();
     let limits: Vec<_> =
-        state.limits().iter().map(|limit| shown::limit(limit, uri.path())).collect();
+        limits.map(|limit| shown::limit(limit, state.in_force(limit), uri.path())).collect();
     Ok(reply::json(&json!({ "limits": limits })))
 }
 
@@ -55,7 +56,7 @@ pub(super) async fn list_debtors(
         DebtorReport::Page(page) => Ok(reply::json(&shown::page(limit, &asked, &page, uri.path()))),
         DebtorReport::Count(first) => {
             let count = count_all(state.limiter(), limit, &asked, first).await?;
-            Ok(reply::json(&shown::count(limit, &asked, &count)))
+            Ok(reply::json(&shown::count(state.in_force(limit), &asked, &count)))
         }
         DebtorReport::Unsupported => Err(AdminError::new(
             StatusCode::NOT_IMPLEMENTED,

@@ -22,6 +22,12 @@ impl AdminState {
         &self.limits
     }
 
+    /// A limit with the numbers in force, to show them. Calls get the limit itself, since the limiter
+    /// finds the numbers in force by it.
+    pub(super) fn in_force<'s>(&'s self, limit: &'s Limit) -> &'s Limit {
+        self.limiter.replacement(limit).map_or(limit, |replacement| replacement)
+    }
+
     /// The limit of this name.
     pub(super) fn limit(&self, name: &str) -> Result<&Limit, AdminError> {
         let found = self.limits.iter().find(|limit| limit.name() == name);
