@@ -74,21 +74,19 @@ impl SlotMap {
         self.ranges.get(after.checked_sub(1)?).filter(|range| slot <= range.last)
     }
 
-    /// The first slot of the master that comes behind the master of this slot, by the order of their
-    /// first slots; `None` behind the last.
+    /// The first slot of the next master, by the order of their first slots; `None` behind the last.
+    ///
+    /// It is larger than `slot`, so that to go from master to master ends whatever a server answers,
+    /// and while slots move.
     pub(super) fn next_master(&self, slot: u16) -> Option<u16> {
-        let mut masters = Vec::<(u16, &SlotRange)>::new();
+        let mut masters = Vec::<&SlotRange>::new();
         // The ranges are sorted, so the first one of a master has its first slot.
         for range in &self.ranges {
-            if masters.iter().all(|(_, other)| !range.is_of_same_master(other)) {
-                masters.push((range.first, range));
+            if masters.iter().all(|other| !range.is_of_same_master(other)) {
+                masters.push(range);
             }
         }
-        let own = self.master(slot);
-        let mine =
-            masters.iter().find(|(_, range)| own.is_some_and(|own| own.is_of_same_master(range)));
-        let here = mine.map_or(slot, |(first, _)| *first);
-        masters.iter().map(|(first, _)| *first).find(|first| *first > here)
+        masters.iter().map(|range| range.first).find(|first| *first > slot)
     }
 
     /// The replicas. They know the slots as well, in case the masters are gone.

@@ -1,6 +1,8 @@
 //! Any answer of clusters and sentinels about their nodes: it is read as by a slow and simple
 //! parser, or rejected.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ::redis::Value;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -117,6 +119,18 @@ pub(super) fn slots_are_read_or_left(answer: &Value) {
     let (Some(read), Some(slow)) = (read, slow) else { return };
     assert_eq!(read.is_empty(), slow.is_empty());
     assert!(read.replicas().iter().all(|(host, _)| is_host(host)), "{answer:?}");
+    // From master to master, each at its first slot, and one of those that begin together.
+    let mut visited = vec![0];
+    while let Some(next) = read.next_master(visited[visited.len() - 1]) {
+        visited.push(next);
+    }
+    let mut firsts = BTreeMap::new();
+    for (first, _, host, port) in &slow {
+        let known = firsts.entry((host, port)).or_insert(*first);
+        *known = (*known).min(*first);
+    }
+    let firsts: BTreeSet<i64> = firsts.into_values().chain([0]).collect();
+    assert!(visited.into_iter().map(i64::from).eq(firsts), "{answer:?}");
     let ends = slow.iter().flat_map(|(first, last, ..)| [first - 1, *first, *last, last + 1]);
     for number in ends.chain([0, slot::LAST.into()]) {
         let Ok(number) = u16::try_from(number) else { continue };
