@@ -82,6 +82,8 @@
 //! | `uuid` | [`Key`] from the `Uuid` of the crate `uuid` | no |
 //! | `conformance` | a test suite for a store of your own, `backend::conformance` | no |
 //! | `serde` | [`Quota`] and [`Limit`] in configuration files, [`Snapshot`] as JSON | no |
+//! | `config` | limits by name from a file, in TOML or JSON: `config::Config` | no |
+//! | `config-yaml` | the same in YAML | no |
 
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]
@@ -108,6 +110,8 @@ pub mod _guide;
 pub mod algebra;
 pub mod backend;
 pub mod clock;
+#[cfg(feature = "config")]
+pub mod config;
 #[cfg(feature = "middleware")]
 pub mod fields;
 #[cfg(feature = "middleware")]
@@ -123,6 +127,8 @@ pub mod limiter;
 pub mod middleware;
 #[cfg(feature = "pacing")]
 pub mod pacing;
+// `config` reads periods as a quota does.
+#[cfg_attr(not(feature = "config"), allow(unused_imports))]
 pub mod quota;
 #[cfg(feature = "retry")]
 pub mod retry;

@@ -143,7 +143,6 @@ impl Dialects {
         self == Self::NONE
     }
 
-    /// Whether two of the dialects have fields with the same names and different contents.
     /// These dialects.
     ///
     /// # Panics
@@ -158,7 +157,8 @@ impl Dialects {
         self
     }
 
-    const fn has_conflict(self) -> bool {
+    /// Whether two of the dialects have fields with the same names and different contents.
+    pub(crate) const fn has_conflict(self) -> bool {
         self.draft_11 && self.draft_7
     }
 

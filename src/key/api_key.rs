@@ -41,10 +41,16 @@ pub struct ApiKey {
 #[must_use]
 #[track_caller]
 pub fn api_key(name: &str) -> ApiKey {
-    ApiKey { name: header_name(name), max_len: MAX_LEN }
+    ApiKey::new(header_name(name))
 }
 
 impl ApiKey {
+    /// Makes an extractor of the header field of this name.
+    #[must_use]
+    pub const fn new(name: HeaderName) -> Self {
+        Self { name, max_len: MAX_LEN }
+    }
+
     /// Accepts values of at most `bytes` bytes.
     #[must_use]
     pub const fn max_len(mut self, bytes: usize) -> Self {

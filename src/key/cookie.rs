@@ -54,9 +54,19 @@ pub struct Cookie {
 #[must_use]
 #[track_caller]
 pub fn cookie(name: &str) -> Cookie {
-    let is_in = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    assert!(!name.is_empty() && name.bytes().all(is_in), "{name:?} is not the name of a cookie");
-    Cookie { name: name.into() }
+    match Cookie::try_new(name) {
+        Some(cookie) => cookie,
+        None => panic!("{name:?} is not the name of a cookie"),
+    }
+}
+
+impl Cookie {
+    /// An extractor of the cookie of this name; `None` if no cookie can have it.
+    pub(crate) fn try_new(name: &str) -> Option<Self> {
+        let is_in = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let is_name = !name.is_empty() && name.bytes().all(is_in);
+        is_name.then(|| Self { name: name.into() })
+    }
 }
 
 /// More than any browser sends, and few enough to be read in microseconds.

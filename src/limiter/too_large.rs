@@ -21,6 +21,19 @@ pub(super) fn explain(
     f.write_str(")")
 }
 
+/// What is wrong with a cost that the limit can never grant on these terms; `None` if it can.
+pub(crate) fn explain_cost(limit: &Limit, cost: u64, terms: Terms) -> Option<String> {
+    struct Explanation<'a>(&'a Limit, u64, Terms);
+
+    impl fmt::Display for Explanation<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            explain(self.0, self.1, self.2, f)
+        }
+    }
+
+    limit.is_too_large(cost, terms).then(|| Explanation(limit, cost, terms).to_string())
+}
+
 /// Whether a limit saves no tokens, so that it refuses all work that does not wait.
 pub(super) fn only_queues(limit: &Limit, terms: Terms) -> bool {
     limit.quota().get_capacity() == 0 && matches!(DebtBound::new(limit, terms), DebtBound::None)

@@ -35,6 +35,7 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 
 pub use self::error::QuotaError;
+pub(crate) use self::period::parse as parse_period;
 pub(crate) use self::scale::Scale;
 pub use self::text::ParseQuotaError;
 pub(crate) use self::units::MAX_UNITS;

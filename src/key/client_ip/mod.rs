@@ -20,6 +20,8 @@ mod source;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use http::HeaderName;
+
 pub use self::networks::{NetworkError, Networks};
 use self::peer::peer;
 pub use self::proxies::Proxies;
@@ -163,7 +165,11 @@ impl ClientIp {
     #[must_use]
     #[track_caller]
     pub fn header(name: &str, set_by: Networks) -> Self {
-        Self::from_source(AddressSource::Header(header_name(name), set_by))
+        Self::from_header(header_name(name), set_by)
+    }
+
+    pub(crate) fn from_header(name: HeaderName, set_by: Networks) -> Self {
+        Self::from_source(AddressSource::Header(name, set_by))
     }
 
     const fn from_source(source: AddressSource) -> Self {

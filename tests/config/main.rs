@@ -1,0 +1,9 @@
+//! Limits from a file: what can be written there, and what a mistake in it says.
+
+#![cfg(all(feature = "config-yaml", feature = "memory"))]
+
+mod formats;
+mod mistakes;
+#[path = "../support/mod.rs"]
+mod support;
+mod text;
