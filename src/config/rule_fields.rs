@@ -139,9 +139,8 @@ impl RuleFields {
                 "`missing_key` beside the key \"none\", which no request lacks (leave it out)";
             reader.mistake(missing.at, text);
         }
-        let partly = |portion: &Portion| ![Portion::NONE, Portion::percent(100)].contains(portion);
         if let Some(Given { at, value: Some(enforce) }) = &self.enforce
-            && partly(enforce)
+            && !(enforce.is_none() || enforce.is_all())
         {
             let text = "`enforce` chooses by the key, and with the key \"none\" all requests have the \
                         same (write 0% or 100%, or another key)";
@@ -151,7 +150,7 @@ impl RuleFields {
 
     /// Whether no request is held to the limit.
     pub(super) fn only_watches(&self) -> bool {
-        let none = |enforce: &Given<Portion>| enforce.value == Some(Portion::percent(0));
+        let none = |enforce: &Given<Portion>| enforce.value.is_some_and(Portion::is_none);
         matches!(self.shadow, Some(Given { value: Some(true), .. }))
             || self.enforce.as_ref().is_some_and(none)
     }

@@ -72,11 +72,11 @@ impl Portion {
         }
     }
 
-    pub(super) const fn is_none(self) -> bool {
+    pub(crate) const fn is_none(self) -> bool {
         self.part == 0
     }
 
-    pub(super) const fn is_all(self) -> bool {
+    pub(crate) const fn is_all(self) -> bool {
         self.part >= self.whole.get()
     }
 

@@ -85,8 +85,8 @@ fn toml_that_is_none_tells_where() {
             "2:5: this is not TOML: string values must be quoted, expected literal string",
         ),
         (
-            "[limits]\na = ten",
-            "2:5: this is not TOML: string values must be quoted, expected literal string",
+            "[limits]\na = 'five' per hour",
+            "2:12: this is not TOML: unexpected key or value, expected newline, `#`",
         ),
         (
             "[limits]\na = \"5 per hour",

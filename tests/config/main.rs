@@ -3,6 +3,8 @@
 #![cfg(all(feature = "config-yaml", feature = "memory"))]
 
 mod formats;
+mod layers;
+mod lookups;
 mod mistakes;
 #[path = "../support/mod.rs"]
 mod support;
