@@ -1,5 +1,6 @@
 //! What differs between the configuration of a running program and another one.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use super::origin::Origin;
 use super::problem::ConfigProblem;
 use super::suggestion::{Quote, list};
 use super::tree::Node;
+use crate::limiter::RateLimiter;
 use crate::quota::Quota;
 
 /// What differs between the configuration of a running program and another one; made by
@@ -28,21 +30,25 @@ pub struct ConfigChanges {
 /// A limit with other numbers than it has in the running program.
 #[derive(Clone)]
 pub struct QuotaChange {
-    entry: Arc<ConfigEntry>,
-    from: Quota,
-    to: Quota,
+    pub(super) entry: Arc<ConfigEntry>,
+    pub(super) from: Quota,
+    pub(super) to: Quota,
 }
 
 impl Config {
-    /// Compares the running configuration with another one, which was read later.
+    /// Compares this configuration, as the program runs with it, with another one that was read
+    /// later.
     ///
-    /// Nothing is changed.
+    /// The numbers that count are those of the limiter, which may have changed since the program
+    /// started. Nothing is changed here: [`apply`](Self::apply) does that.
     ///
     /// # Examples
     ///
     /// ```
+    /// use tollgate::RateLimiter;
     /// use tollgate::config::Config;
     ///
+    /// let limiter = RateLimiter::in_memory();
     /// let running = Config::from_text(
     ///     "limits.toml",
     ///     "[limits]
@@ -55,7 +61,7 @@ impl Config {
     ///      api = { quota = '20 per second', key = 'header x-user' }
     ///      login = { rate = 5, per = '1h' }",
     /// )?;
-    /// let changes = running.compare(&next);
+    /// let changes = running.compare(&next, &limiter);
     /// assert_eq!(
     ///     changes.to_string(),
     ///     "limit \"api\": 20 per second (it was 10 per second)\n\
@@ -64,18 +70,34 @@ impl Config {
     /// # Ok::<(), tollgate::config::ConfigError>(())
     /// ```
     #[must_use]
-    pub fn compare(&self, next: &Self) -> ConfigChanges {
+    pub fn compare(&self, next: &Self, limiter: &RateLimiter) -> ConfigChanges {
         let (running, next) = (&*self.content, &*next.content);
         let mut changes = ConfigChanges::default();
         changes.compare_files(running, next);
+        // Plans that share a name may be one limit to the limiter.
+        let mut namesakes: BTreeMap<&str, Vec<&ConfigEntry>> = BTreeMap::new();
         for entry in &running.entries {
-            match next.find(&entry.name) {
-                Some(other) => changes.compare_entries(entry, other, &next.file.origin),
-                None => {
-                    let text = "it is gone, and its last numbers count until a restart";
-                    changes.note(&next.file.origin, None, Some(&entry.name), text);
+            namesakes.entry(entry.limit.name()).or_default().push(entry);
+        }
+        for entry in &running.entries {
+            let Some(other) = next.find(&entry.name) else {
+                let text = "it is gone, and its last numbers count until a restart";
+                changes.note(&next.file.origin, None, Some(&entry.name), text);
+                continue;
+            };
+            let origin = &next.file.origin;
+            let namesakes = namesakes.get(entry.limit.name()).map_or(&[][..], Vec::as_slice);
+            match twin(namesakes, entry, next) {
+                Some(twin) => {
+                    let text = format!(
+                        "it began with the name and the numbers of \"{twin}\", and can have others at \
+                         a restart only"
+                    );
+                    changes.note(origin, other.at, Some(&other.name), &text);
                 }
+                None => changes.compare_quotas(entry, other, limiter),
             }
+            changes.compare_fields(entry, other, origin);
         }
         for entry in next.entries.iter().filter(|entry| running.find(&entry.name).is_none()) {
             let text =
@@ -98,17 +120,25 @@ impl ConfigChanges {
         }
     }
 
-    fn compare_entries(&mut self, running: &Arc<ConfigEntry>, next: &ConfigEntry, origin: &Origin) {
-        let (from, to) = (running.quota(), next.quota());
+    fn compare_quotas(
+        &mut self,
+        entry: &Arc<ConfigEntry>,
+        other: &ConfigEntry,
+        limiter: &RateLimiter,
+    ) {
+        let (from, to) = (limiter.quota(&entry.limit), *other.limit.quota());
         if from != to {
-            self.quotas.push(QuotaChange { entry: Arc::clone(running), from, to });
+            self.quotas.push(QuotaChange { entry: Arc::clone(entry), from, to });
         }
+    }
+
+    fn compare_fields(&mut self, entry: &ConfigEntry, other: &ConfigEntry, origin: &Origin) {
         let fields = |entry: &ConfigEntry| -> Vec<_> {
             let fields = entry.fields.iter();
             fields.map(|given| (given.field, given.at, given.node.clone())).collect()
         };
-        if let Some((at, text)) = difference(&fields(running), &fields(next)) {
-            self.note(origin, at.or(next.at), Some(&next.name), &text);
+        if let Some((at, text)) = difference(&fields(entry), &fields(other)) {
+            self.note(origin, at.or(other.at), Some(&other.name), &text);
         }
     }
 
@@ -136,6 +166,22 @@ impl ConfigChanges {
     pub fn is_empty(&self) -> bool {
         self.quotas.is_empty() && self.restarts.is_empty()
     }
+}
+
+/// Another entry that is the same limit to a limiter, and is to have other numbers than this one:
+/// plans that began alike.
+fn twin<'e>(
+    namesakes: &[&'e ConfigEntry],
+    entry: &ConfigEntry,
+    next: &ConfigContent,
+) -> Option<&'e str> {
+    let quota = |entry: &ConfigEntry| next.find(&entry.name).map(|next| *next.limit.quota());
+    let is_twin = |other: &&&ConfigEntry| {
+        *other.limit == *entry.limit
+            && other.limit.get_on_failure() == entry.limit.get_on_failure()
+            && quota(other) != quota(entry)
+    };
+    namesakes.iter().find(is_twin).map(|twin| &*twin.name)
 }
 
 /// The fields that two tables do not have in common, and where the first of them is.

@@ -1,23 +1,15 @@
 //! A configuration: read, looked up, and checked for what is left over.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
-use std::sync::Arc;
-
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use super::configured_limit::ConfiguredLimit;
 use super::entry::ConfigEntry;
 use super::field_names::{Concern, FieldName};
-use super::file_settings::{self, FileSettings};
-use super::format::Format;
-use super::origin::Origin;
+use super::file_settings::FileSettings;
 use super::problem::{ConfigError, Mistakes};
-use super::read_serde::NodeReader;
 use super::suggestion::{Quote, list, way_out};
-use super::tree::Node;
 use crate::clock::excerpt;
 use crate::key::ClientIp;
 use crate::limiter::RateLimiter;
@@ -35,102 +27,14 @@ pub(super) struct ConfigContent {
     pub(super) file: Arc<FileSettings>,
     /// Sorted by name, each name once.
     pub(super) entries: Vec<Arc<ConfigEntry>>,
+    /// The file, if it is one.
+    pub(super) path: Option<PathBuf>,
+    /// Held while numbers are replaced.
+    pub(super) applying: Mutex<()>,
 }
 
-/// Far more than thousands of limits take. It bounds the time and the memory for a hostile file.
-const MAX_BYTES: u64 = 1 << 20;
-
+/// Lookups, and what is left over.
 impl Config {
-    /// Reads a file of TOML, JSON or YAML; its name tells which.
-    ///
-    /// It blocks for as long as the file system takes. A file may have a million bytes.
-    ///
-    /// # Errors
-    ///
-    /// If the file cannot be read, or if anything in it is wrong: the error has all mistakes, each with
-    /// its line.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use tollgate::config::Config;
-    ///
-    /// let config = Config::from_file("limits.toml")?;
-    /// let login = config.limit("login")?;
-    /// # drop(login);
-    /// # Ok::<(), tollgate::config::ConfigError>(())
-    /// ```
-    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        let path = path.as_ref();
-        let name = path.to_string_lossy().into_owned();
-        let whole = |text: String, source| ConfigError::whole(Some(&name), text, source);
-        let format = Format::of_name(path).map_err(|text| whole(text, None))?;
-        let bytes = read_file(path).map_err(|error| whole(UNREADABLE.to_owned(), Some(error)))?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let valid = error.utf8_error().valid_up_to();
-            let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
-            let origin = Origin { name: Some(name.clone()), text };
-            let mut mistakes = Mistakes::default();
-            mistakes.add(Some(valid), "this is not UTF-8 (save the file as UTF-8)".to_owned());
-            mistakes.into_error(&origin)
-        })?;
-        Self::read(name, text, format)
-    }
-
-    /// Reads a text of TOML, JSON or YAML; `name` tells which, and errors begin with it.
-    ///
-    /// Use it for a configuration that is compiled in, or that comes from elsewhere than a file.
-    ///
-    /// # Errors
-    ///
-    /// If anything in the text is wrong, as for [`from_file`](Self::from_file).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::config::Config;
-    ///
-    /// let config = Config::from_text("limits.json", r#"{"limits": {"login": "5 per hour"}}"#)?;
-    /// assert_eq!(config.limit("login")?.quota().to_string(), "5 per hour");
-    /// # Ok::<(), tollgate::config::ConfigError>(())
-    /// ```
-    pub fn from_text(name: impl AsRef<Path>, text: &str) -> Result<Self, ConfigError> {
-        let name = name.as_ref();
-        let shown = name.to_string_lossy().into_owned();
-        let format =
-            Format::of_name(name).map_err(|text| ConfigError::whole(Some(&shown), text, None))?;
-        Self::read(shown, text.to_owned(), format)
-    }
-
-    fn read(name: String, mut text: String, format: Format) -> Result<Self, ConfigError> {
-        if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_BYTES {
-            return Err(ConfigError::whole(Some(&name), TOO_LONG.to_owned(), None));
-        }
-        // Editors of Windows begin a file with it.
-        if text.starts_with('\u{feff}') {
-            text.drain(..'\u{feff}'.len_utf8());
-        }
-        let origin = Origin { name: Some(name), text };
-        match format.read(&origin) {
-            Ok(root) => Self::from_tree(origin, &root),
-            Err(error) => {
-                let mut mistakes = Mistakes::default();
-                mistakes.add(error.at, error.text);
-                Err(mistakes.into_error(&origin))
-            }
-        }
-    }
-
-    fn from_tree(origin: Origin, root: &Node) -> Result<Self, ConfigError> {
-        let mut mistakes = Mistakes::default();
-        let (file, drafts) = file_settings::read(&mut mistakes, origin, root);
-        mistakes.into_result(&file.origin)?;
-        let file = Arc::new(file);
-        let entries = drafts.into_iter().map(|draft| Arc::new(draft.finish(Arc::clone(&file))));
-        let entries = entries.collect();
-        Ok(Self { content: Arc::new(ConfigContent { file, entries }) })
-    }
-
     /// Looks a limit up by its name.
     ///
     /// # Errors
@@ -358,48 +262,6 @@ impl ConfigContent {
              names its own key and cost; leave the rest out)",
             list(&names, Quote::Code)
         ))
-    }
-}
-
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    // One byte more than allowed, so that a longer file is seen to be longer.
-    File::open(path)?.take(MAX_BYTES.saturating_add(1)).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-const UNREADABLE: &str = "the file cannot be read (name one that this process may read)";
-
-const TOO_LONG: &str = "it is longer than 1048576 bytes (a thousand limits take a tenth of that)";
-
-/// Reads a configuration that is a part of another one, such as a table of the application's own
-/// file. Its errors name the fields, and have no lines.
-///
-/// # Examples
-///
-/// ```
-/// use serde::Deserialize;
-/// use tollgate::config::Config;
-///
-/// #[derive(Deserialize)]
-/// struct Application {
-///     port: u16,
-///     rate_limits: Config,
-/// }
-///
-/// let application: Application = toml::from_str(
-///     "port = 3000
-///      [rate_limits.limits]
-///      login = '5 per hour'",
-/// )?;
-/// assert_eq!(application.port, 3000);
-/// assert_eq!(application.rate_limits.limit("login")?.quota().rate(), 5);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-impl<'de> Deserialize<'de> for Config {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let root = NodeReader::root().deserialize(deserializer)?;
-        Self::from_tree(Origin::default(), &root).map_err(D::Error::custom)
     }
 }
 

@@ -79,13 +79,10 @@ impl EntryDraft {
         };
         draft.check_queue(reader, limit.as_ref());
         let cost = draft.rule.cost.as_ref().and_then(|cost| Some((cost.at, cost.value?)));
-        if let (Some(limit), Some((at, cost))) = (&limit, cost) {
-            let terms = draft.layer.queue.clone().good().map_or(Terms::AT_ONCE, |setting| {
-                Terms::reserving(limit.bucket().floor()).within(setting.max_wait)
-            });
-            if let Some(text) = explain_cost(limit, cost, terms) {
-                reader.mistake(at, text);
-            }
+        if let (Some(limit), Some((at, cost))) = (&limit, cost)
+            && let Some(text) = explain_cost(limit, cost, terms(limit, &draft.layer))
+        {
+            reader.mistake(at, text);
         }
         let rule = draft.rule.build(reader, address);
         let (name, layer, fields) = (given.name.clone(), draft.layer, draft.fields);
@@ -151,6 +148,13 @@ impl FieldDraft {
     }
 }
 
+/// How far a request of a layer may go when its bucket is short.
+fn terms(limit: &Limit, layer: &LayerFields) -> Terms {
+    layer.queue.clone().good().map_or(Terms::AT_ONCE, |setting| {
+        Terms::reserving(limit.bucket().floor()).within(setting.max_wait)
+    })
+}
+
 /// The limit of an entry: its name is that of the entry, unless it says another.
 fn limit(
     reader: &mut Reader<'_>,
@@ -183,11 +187,6 @@ fn limit(
 }
 
 impl ConfigEntry {
-    /// The numbers that count now.
-    pub(super) fn quota(&self) -> Quota {
-        *self.limit.quota()
-    }
-
     pub(super) fn mark_known(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }
@@ -202,6 +201,12 @@ impl ConfigEntry {
 
     pub(super) fn has_rule(&self) -> bool {
         self.has_rule.load(Ordering::Relaxed)
+    }
+
+    /// Why the limit cannot have other numbers while the program runs with its cost and its queue.
+    pub(super) fn refuses(&self, quota: Quota) -> Option<String> {
+        let limit = Limit::try_new(self.limit.name(), quota).ok()?;
+        explain_cost(&limit, self.rule.cost?, terms(&limit, &self.layer))
     }
 
     /// The fields that are about any of these.

@@ -66,6 +66,7 @@ mod file_settings;
 mod format;
 mod key_text;
 mod layer_fields;
+mod load;
 mod numbers;
 mod origin;
 mod portion;
@@ -77,6 +78,7 @@ mod read_toml;
 #[cfg(feature = "config-yaml")]
 mod read_yaml;
 mod reader;
+mod reload;
 mod rule_fields;
 mod statuses;
 mod suggestion;

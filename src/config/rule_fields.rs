@@ -39,7 +39,7 @@ pub(super) struct RuleSettings {
     pub(super) key: Option<Arc<dyn KeyExtractor>>,
     /// Whether the address of the client is read.
     pub(super) has_address: bool,
-    cost: Option<u64>,
+    pub(super) cost: Option<u64>,
     missing_key: Option<MissingKey>,
     methods: Option<Vec<Method>>,
     exempt_paths: Option<Vec<String>>,

@@ -18,7 +18,7 @@ use crate::text::{FORMATS, config};
 
 /// A request, of which a test says what it needs.
 #[derive(Clone)]
-struct Ask {
+pub(crate) struct Ask {
     method: Method,
     path: &'static str,
     headers: Vec<(&'static str, &'static str)>,
@@ -27,7 +27,7 @@ struct Ask {
     answer: u16,
 }
 
-const ASK: Ask =
+pub(crate) const ASK: Ask =
     Ask { method: Method::GET, path: "/", headers: Vec::new(), peer: [192, 0, 2, 1], answer: 200 };
 
 impl Ask {
@@ -37,7 +37,7 @@ impl Ask {
         ask
     }
 
-    async fn through(&self, layer: &RateLimitLayer) -> (StatusCode, HeaderMap) {
+    pub(crate) async fn through(&self, layer: &RateLimitLayer) -> (StatusCode, HeaderMap) {
         let mut request = Request::builder().method(&self.method).uri(self.path);
         for (name, value) in &self.headers {
             request = request.header(*name, *value);

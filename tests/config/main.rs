@@ -6,6 +6,7 @@ mod formats;
 mod layers;
 mod lookups;
 mod mistakes;
+mod reloads;
 #[path = "../support/mod.rs"]
 mod support;
 mod text;

@@ -1,0 +1,243 @@
+//! Other numbers while the program runs.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tollgate::config::{Config, ConfiguredLimit};
+use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND};
+
+use crate::layers::{ASK, in_memory};
+use crate::support::at_once;
+use crate::text::{FORMATS, config};
+
+/// What a limiter says of these limits.
+fn numbers(limiter: &RateLimiter, limits: &[&ConfiguredLimit]) -> Vec<String> {
+    limits.iter().map(|limit| limiter.quota(limit).to_string()).collect()
+}
+
+#[test]
+fn a_comparison_names_the_numbers_that_differ_and_what_takes_a_restart() {
+    for format in FORMATS {
+        let running = config(
+            "{dialects: \"draft-6\", enabled: true, limits: {\
+             api: {quota: \"10 per second\", key: \"client address\", cost: 2},\
+             login: \"5 per hour\", old: \"1 per day\", same: {rate: 60, per: \"1 minute\", shadow: true}}}",
+            format,
+        );
+        let next = config(
+            "{dialects: [\"draft-6\"],\n enabled: true,\n on_failure: \"admit\",\n limits: {\n\
+             api: {quota: \"20 per second\", shadow: true, key: \"header x-user\"},\n\
+             login: {rate: 5, per: \"1h\"},\n new: \"1 per day\",\n\
+             same: {shadow: true, quota: \"60/min\"}}}",
+            format,
+        );
+        let limiter = in_memory();
+        let changes = running.compare(&next, &limiter);
+        // The lines of TOML begin at other places.
+        let told: Vec<_> = changes
+            .to_string()
+            .lines()
+            .map(|line| match line.split_once(": ") {
+                Some((place, rest)) if place.starts_with("limits.") => rest.to_owned(),
+                _ => line.to_owned(),
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "limit \"api\": 20 per second (it was 10 per second)",
+                "`dialects` and `on_failure` have changed (this takes a restart)",
+                "limit \"api\": `key`, `cost` and `shadow` have changed (this takes a restart)",
+                "limit \"old\": it is gone, and its last numbers count until a restart",
+                "limit \"new\": it is new, and the program looks limits up when it starts (this takes a \
+                 restart)",
+            ]
+        );
+        assert!(!changes.is_empty());
+        let change = changes.quotas().next().unwrap();
+        assert_eq!((change.name(), change.from().rate(), change.to().rate()), ("api", 10, 20));
+        let lines: Vec<_> = changes.restarts().map(|restart| restart.line().is_some()).collect();
+        assert_eq!(lines, [true, true, false, true]);
+        assert_eq!(limiter.quota(&running.limit("api").unwrap()).rate(), 10, "nothing is changed");
+        assert!(running.compare(&running, &limiter).is_empty());
+    }
+    let running = config("{limits: {a: \"5 per hour\"}}", "json");
+    let next =
+        config("{\n enabled: false, limits: {\n a: {cost: 3, quota: \"5 per hour\"}}}", "json");
+    assert_eq!(
+        running.compare(&next, &in_memory()).to_string(),
+        "limits.json:2:2: `enabled` has changed (this takes a restart)\n\
+         limits.json:3:8: limit \"a\": `cost` has changed (this takes a restart)"
+    );
+}
+
+#[tokio::test]
+async fn numbers_are_in_force_at_once_and_what_was_used_stays_used() {
+    let running = config(
+        "{limits: {api: {quota: \"2 per hour\", key: \"none\"}, login: \"5 per hour\", plan: \"1 per day\"}}",
+        "yaml",
+    );
+    let limiter = in_memory();
+    let [api, login, plan] = running.limits(["api", "login", "plan"]).unwrap();
+    let layer = api.layer(&limiter).unwrap();
+    let ask = async || ASK.through(&layer).await.0.as_u16();
+    assert_eq!([ask().await, ask().await, ask().await], [200, 200, 429]);
+    at_once(limiter.limit(&login).key(7).cost(5)).unwrap();
+
+    let next = config(
+        "{limits: {api: {quota: \"3 per hour\", key: \"none\"}, login: \"50 per hour\", plan: \"1 per day\"}}",
+        "toml",
+    );
+    let changes = running.apply(&next, &limiter).unwrap();
+    assert_eq!(
+        changes.to_string(),
+        "limit \"api\": 3 per hour (it was 2 per hour)\nlimit \"login\": 50 per hour (it was 5 per hour)"
+    );
+    assert_eq!([ask().await, ask().await], [200, 429]);
+    assert_eq!(at_once(limiter.peek(&login).key(7)).unwrap().remaining(), 45);
+    assert_eq!(
+        numbers(&limiter, &[&api, &login, &plan]),
+        ["3 per hour", "50 per hour", "1 per day"]
+    );
+
+    // The next one is compared with what counts now, and the start's numbers undo it all.
+    assert!(running.apply(&next, &limiter).unwrap().is_empty());
+    let changes = running.apply(&running, &limiter).unwrap();
+    assert_eq!(
+        changes.to_string(),
+        "limit \"api\": 2 per hour (it was 3 per hour)\nlimit \"login\": 5 per hour (it was 50 per hour)"
+    );
+    // Another limiter has its own numbers.
+    assert_eq!(running.apply(&next, &in_memory()).unwrap().quotas().count(), 2);
+    assert_eq!(numbers(&limiter, &[&api, &login]), ["2 per hour", "5 per hour"]);
+}
+
+#[test]
+fn nothing_is_applied_if_a_running_cost_would_never_fit() {
+    let running = config(
+        "{limits: {a: \"5 per hour\", api: {quota: \"10 per hour\", key: \"none\", cost: 5}}}",
+        "toml",
+    );
+    let next = config(
+        "{limits: {a: \"6 per hour\",\n api: {quota: \"3 per hour\", key: \"none\", cost: 1}}}",
+        "json",
+    );
+    let limiter = in_memory();
+    let error = running.apply(&next, &limiter).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "limits.json:2:2: limit \"api\": cost of 5 can never fit limit `api` (it holds at most 3: ask for \
+         less, or raise its capacity); the cost of the program changes at a restart only"
+    );
+    let [a, api] = running.limits(["a", "api"]).unwrap();
+    assert_eq!(numbers(&limiter, &[&a, &api]), ["5 per hour", "10 per hour"]);
+}
+
+#[test]
+fn nothing_is_applied_if_the_limiter_refuses_numbers() {
+    let limiter = in_memory();
+    // A limiter keeps 65,536 versions. One place is left, for the first of the two.
+    for number in 0..256 {
+        let many = Limit::try_new(format!("many {number}"), Quota::token_bucket(1, HOUR)).unwrap();
+        for rate in 2..=257 - u64::from(number == 0) {
+            limiter.replace(&many, Quota::token_bucket(rate, HOUR)).unwrap();
+        }
+    }
+    let running = config("{limits: {a: \"5 per hour\", b: \"5 per hour\"}}", "toml");
+    let next = config("{limits: {a: \"6 per hour\", b: \"6 per hour\"}}", "toml");
+    let error = running.apply(&next, &limiter).unwrap_err().to_string();
+    assert!(
+        error.starts_with(
+            "limits.toml: limit \"b\" keeps its numbers, since it cannot have 6 per hour"
+        ),
+        "{error}"
+    );
+    let [a, b] = running.limits(["a", "b"]).unwrap();
+    assert_eq!(numbers(&limiter, &[&a, &b]), ["5 per hour", "5 per hour"]);
+}
+
+#[test]
+fn plans_that_began_alike_do_not_take_the_numbers_of_each_other() {
+    let running = config(
+        "{limits: {free: {name: \"plan\", quota: \"5 per hour\"}, pro: {name: \"plan\", quota: \"5 per hour\"}}}",
+        "json",
+    );
+    let next = config(
+        "{limits: {free: {name: \"plan\", quota: \"5 per hour\"},\n pro: {name: \"plan\", quota: \"50 per hour\"}}}",
+        "json",
+    );
+    let limiter = in_memory();
+    let changes = running.apply(&next, &limiter).unwrap();
+    assert_eq!(
+        changes.to_string(),
+        "limits.json:1:13: limit \"free\": it began with the name and the numbers of \"pro\", and can have \
+         others at a restart only\n\
+         limits.json:2:2: limit \"pro\": it began with the name and the numbers of \"free\", and can have \
+         others at a restart only"
+    );
+    let [free, pro] = running.limits(["free", "pro"]).unwrap();
+    assert_eq!(numbers(&limiter, &[&free, &pro]), ["5 per hour", "5 per hour"]);
+    // Both together can change, and plans that began with other numbers can each.
+    let both = config(
+        "{limits: {free: {name: \"plan\", quota: \"6 per hour\"}, pro: {name: \"plan\", quota: \"6 per hour\"}}}",
+        "json",
+    );
+    assert_eq!(running.apply(&both, &limiter).unwrap().quotas().count(), 2);
+    assert_eq!(numbers(&limiter, &[&free, &pro]), ["6 per hour", "6 per hour"]);
+    let changes = next.apply(&both, &in_memory()).unwrap();
+    assert_eq!(changes.quotas().count(), 2);
+}
+
+#[test]
+fn a_configuration_without_a_file_is_not_reloaded() {
+    let error = config("{limits: {a: \"5 per hour\"}}", "toml").reload(&in_memory()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "limits.toml: the configuration was read from no file, so there is none to read again (call \
+         `Config::apply` with another configuration)"
+    );
+    let part: Config = serde_json::from_str(r#"{"limits": {"a": "5 per hour"}}"#).unwrap();
+    let error = part.reload(&in_memory()).unwrap_err().to_string();
+    assert!(error.starts_with("the configuration was read from no file"), "{error}");
+}
+
+#[test]
+fn a_file_is_read_again_and_a_broken_one_changes_nothing() {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("reload-{}.toml", std::process::id()));
+    let write = |text: &str| fs::write(&path, text).unwrap();
+    write("limits.api = '10 per second'");
+    let config = Config::from_file(&path).unwrap();
+    let api = config.limit("api").unwrap();
+    let limiter = in_memory();
+    assert_eq!(config.reload(&limiter).unwrap().to_string(), "nothing has changed");
+    for (text, wanted) in [
+        ("limits.api = '20 per second'", Ok("limit \"api\": 20 per second (it was 10 per second)")),
+        ("limits.api = '20 per secnd'", Err(":1:14: limit \"api\": `20 per secnd` is not a quota")),
+        ("limits.api = ", Err(":1:14: this is not TOML")),
+        ("", Err(":1:1: there are no limits")),
+        ("limits.api = '10/s'", Ok("limit \"api\": 10 per second (it was 20 per second)")),
+    ] {
+        write(text);
+        let before = limiter.quota(&api);
+        match (config.reload(&limiter), wanted) {
+            (Ok(changes), Ok(wanted)) => assert_eq!(changes.to_string(), wanted),
+            (Err(error), Err(wanted)) => {
+                let error = error.to_string();
+                assert!(
+                    error.strip_prefix(path.to_str().unwrap()).unwrap().starts_with(wanted),
+                    "{error}"
+                );
+                assert_eq!(limiter.quota(&api), before);
+            }
+            (reloaded, _) => panic!("{text}: {reloaded:?}"),
+        }
+    }
+    fs::remove_file(&path).unwrap();
+    let error = config.reload(&limiter).unwrap_err().to_string();
+    assert!(
+        error.ends_with("the file cannot be read (name one that this process may read)"),
+        "{error}"
+    );
+    assert_eq!(limiter.quota(&api), Quota::token_bucket(10, SECOND));
+}
