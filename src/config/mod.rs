@@ -82,6 +82,8 @@ mod reload;
 mod rule_fields;
 mod statuses;
 mod suggestion;
+#[cfg(all(test, feature = "memory"))]
+mod tests;
 mod tree;
 
 pub use self::changes::{ConfigChanges, QuotaChange};
