@@ -22,6 +22,7 @@
 //!   setting one free.
 //! * [Performance][performance]: what a limit costs.
 //! * [Security][security]: what an attacker can do, and which keys are safe for what.
+//! * [Limits from a file][configuration]: numbers, keys and queues that an operator sets, and changes.
 //! * [Testing][testing]: clocks, addresses and real servers in tests.
 //! * [Write your own backend][write-your-own-backend]: buckets in another database, and its tests.
 //! * [Recipes][recipes]: a dozen lines each, from a key in the body to a daily quota.
@@ -69,6 +70,8 @@ pages! {
     looking_in: "looking-in.md",
     performance: "performance.md",
     security: "security.md",
+    #[cfg(feature = "config")]
+    configuration: "configuration.md",
     #[cfg(feature = "redis")]
     testing: "testing.md",
     #[cfg(all(feature = "conformance", feature = "redis"))]

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::config::{Config, ConfigContent};
 use super::entry::ConfigEntry;
 use super::field_names::FieldName;
-use super::origin::Origin;
+use super::lookup::{Config, ConfigContent};
+use super::origin::ConfigOrigin;
 use super::problem::ConfigProblem;
 use super::suggestion::{Quote, list};
-use super::tree::Node;
+use super::tree::ConfigNode;
 use crate::limiter::RateLimiter;
 use crate::quota::Quota;
 
@@ -65,7 +65,7 @@ impl Config {
     /// assert_eq!(
     ///     changes.to_string(),
     ///     "limit \"api\": 20 per second (it was 10 per second)\n\
-    ///      limits.toml:2:40: limit \"api\": `key` has changed (this takes a restart)"
+    ///      limits.toml:2:39: limit \"api\": `key` has changed (this takes a restart)"
     /// );
     /// # Ok::<(), tollgate::config::ConfigError>(())
     /// ```
@@ -132,7 +132,7 @@ impl ConfigChanges {
         }
     }
 
-    fn compare_fields(&mut self, entry: &ConfigEntry, other: &ConfigEntry, origin: &Origin) {
+    fn compare_fields(&mut self, entry: &ConfigEntry, other: &ConfigEntry, origin: &ConfigOrigin) {
         let fields = |entry: &ConfigEntry| -> Vec<_> {
             let fields = entry.fields.iter();
             fields.map(|given| (given.field, given.at, given.node.clone())).collect()
@@ -142,7 +142,7 @@ impl ConfigChanges {
         }
     }
 
-    fn note(&mut self, origin: &Origin, at: Option<usize>, limit: Option<&str>, text: &str) {
+    fn note(&mut self, origin: &ConfigOrigin, at: Option<usize>, limit: Option<&str>, text: &str) {
         let text = match limit {
             Some(limit) => format!("limit \"{limit}\": {text}"),
             None => text.to_owned(),
@@ -186,10 +186,10 @@ fn twin<'e>(
 
 /// The fields that two tables do not have in common, and where the first of them is.
 fn difference<F: FieldName>(
-    running: &[(F, Option<usize>, Node)],
-    next: &[(F, Option<usize>, Node)],
+    running: &[(F, Option<usize>, ConfigNode)],
+    next: &[(F, Option<usize>, ConfigNode)],
 ) -> Option<(Option<usize>, String)> {
-    let find = |fields: &[(F, Option<usize>, Node)], wanted: F| {
+    let find = |fields: &[(F, Option<usize>, ConfigNode)], wanted: F| {
         let found = fields.iter().find(|(field, ..)| *field == wanted);
         found.map(|(_, at, node)| (*at, node.clone()))
     };

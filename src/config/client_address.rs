@@ -4,7 +4,7 @@ use http::HeaderName;
 
 use super::field_names::{AddressOption, FieldName};
 use super::reader::{Given, Reader, Setting};
-use super::tree::{Node, NodeValue};
+use super::tree::{ConfigNode, NodeValue};
 use crate::key::{ClientIp, Networks, Proxies};
 
 /// Where the address of a client stands.
@@ -23,7 +23,7 @@ enum ProxyTrust {
 }
 
 /// Reads the table `client_address`.
-pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> ClientIp {
+pub(super) fn read(reader: &mut Reader<'_>, node: &ConfigNode) -> ClientIp {
     let NodeValue::Table(fields) = &node.value else {
         reader.mistake(
             node.at,
@@ -120,7 +120,7 @@ const NO_PROXIES: &str = "`client_address` trusts no proxies, and any client can
                           (name the networks of the proxies by `trusted_proxies`, such as \
                           \"10.0.0.0/8\", or their number by `trusted_hops`)";
 
-fn read_from(node: &Node) -> Result<AddressOrigin, String> {
+fn read_from(node: &ConfigNode) -> Result<AddressOrigin, String> {
     match node.text() {
         Some("connection") => Ok(AddressOrigin::Connection),
         Some("x-forwarded-for") => Ok(AddressOrigin::XForwardedFor),
@@ -141,7 +141,7 @@ fn read_from(node: &Node) -> Result<AddressOrigin, String> {
 pub(super) fn networks(
     reader: &mut Reader<'_>,
     field: impl FieldName,
-    node: &Node,
+    node: &ConfigNode,
 ) -> Option<Given<Networks>> {
     if node.text() == Some("private") {
         return Some(Given { at: node.at, value: Some(Networks::private()) });

@@ -9,7 +9,7 @@ use super::layer_fields::{LayerFields, ON_FAILURE};
 use super::numbers::NumberFields;
 use super::reader::{Given, Reader, Setting};
 use super::rule_fields::{RuleFields, RuleSettings};
-use super::tree::{Node, NodeField, NodeValue};
+use super::tree::{ConfigNode, NodeField, NodeValue};
 use crate::algebra::Terms;
 use crate::key::ClientIp;
 use crate::limiter::{Limit, explain_cost};
@@ -38,7 +38,7 @@ pub(super) struct ConfigEntry {
 pub(super) struct EntryField {
     pub(super) field: LimitField,
     pub(super) at: Option<usize>,
-    pub(super) node: Node,
+    pub(super) node: ConfigNode,
 }
 
 /// An entry without what all entries share.

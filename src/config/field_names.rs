@@ -12,10 +12,12 @@ pub(super) trait FieldName: Copy + Eq + 'static {
 }
 
 macro_rules! field_names {
-    ($($(#[$attribute:meta])* $table:ident { $($field:ident = $name:literal,)* })*) => {$(
+    ($($(#[$attribute:meta])* $visible:vis enum $table:ident {
+        $($field:ident = $name:literal,)*
+    })*) => {$(
         $(#[$attribute])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum $table {
+        $visible enum $table {
             $($field,)*
         }
 
@@ -33,7 +35,7 @@ macro_rules! field_names {
 
 field_names! {
     /// The fields of the file as a whole.
-    FileField {
+    pub(super) enum FileField {
         Limits = "limits",
         ClientAddress = "client_address",
         Dialects = "dialects",
@@ -43,7 +45,7 @@ field_names! {
     }
 
     /// The fields of `client_address`.
-    AddressOption {
+    pub(super) enum AddressOption {
         From = "from",
         TrustedProxies = "trusted_proxies",
         TrustedHops = "trusted_hops",
@@ -51,7 +53,7 @@ field_names! {
     }
 
     /// The fields of one limit, in the order of the reference.
-    LimitField {
+    pub(super) enum LimitField {
         Quota = "quota",
         Kind = "kind",
         Rate = "rate",
@@ -88,7 +90,7 @@ field_names! {
     }
 
     /// The fields of the `queue` of a limit.
-    QueueField {
+    pub(super) enum QueueField {
         MaxWait = "max_wait",
         MaxWaiters = "max_waiters",
         MaxWaitersPerKey = "max_waiters_per_key",

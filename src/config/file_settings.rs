@@ -2,14 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::client_address;
-use super::entry::EntryDraft;
 use super::field_names::FileField;
 use super::layer_fields::{ON_FAILURE, dialects, on_refusal};
-use super::origin::Origin;
-use super::problem::Mistakes;
+use super::origin::ConfigOrigin;
 use super::reader::{Reader, Setting};
-use super::tree::{Node, NodeField, NodeValue};
+use super::tree::{ConfigNode, NodeField};
 use crate::fields::Dialects;
 use crate::key::ClientIp;
 use crate::limiter::RateLimiter;
@@ -17,7 +14,7 @@ use crate::middleware::{OnFailure, OnRefusal};
 
 /// The settings beside the limits.
 pub(super) struct FileSettings {
-    pub(super) origin: Origin,
+    pub(super) origin: ConfigOrigin,
     pub(super) address: ClientIp,
     dialects: Option<Dialects>,
     on_refusal: Option<OnRefusal>,
@@ -36,91 +33,11 @@ pub(super) struct FileSettings {
 pub(super) struct GivenField {
     pub(super) field: FileField,
     pub(super) at: Option<usize>,
-    pub(super) node: Node,
-}
-
-/// The settings and the limits of a tree; those that are wrong are left out.
-pub(super) fn read(
-    mistakes: &mut Mistakes,
-    origin: Origin,
-    root: &Node,
-) -> (FileSettings, Vec<EntryDraft>) {
-    let mut given: Vec<(FileField, &NodeField)> = Vec::new();
-    let mut reader = Reader::new(mistakes, String::new());
-    match &root.value {
-        NodeValue::Table(fields) => {
-            reader.fields(fields, |_, field, node| given.push((field, node)))
-        }
-        NodeValue::Nothing => {}
-        _ => reader.mistake(root.at, format!("the configuration is {root} ({TABLE})")),
-    }
-    let mut settings = FileSettings::new(origin);
-    let find = |wanted| given.iter().find(|(field, _)| *field == wanted).map(|(_, given)| *given);
-    // First, since the keys of the limits depend on it.
-    if let Some(NodeField { node, .. }) = find(FileField::ClientAddress) {
-        settings.address = client_address::read(&mut reader, node);
-    }
-    let mut entries = Vec::new();
-    for (field, NodeField { at, node, .. }) in given.iter().copied() {
-        match field {
-            FileField::Limits => {
-                entries = limits(&mut reader, node, &settings.address);
-                continue;
-            }
-            FileField::ClientAddress => {}
-            FileField::Dialects => {
-                settings.dialects = dialects(&mut reader, field, node).good();
-            }
-            FileField::OnRefusal => {
-                settings.on_refusal = on_refusal(&mut reader, field, node).good();
-            }
-            FileField::OnFailure => {
-                settings.on_failure = reader.word(field, node, &ON_FAILURE).good();
-            }
-            FileField::Enabled => {
-                settings.is_off = reader.flag(field, node).good() == Some(false);
-            }
-        }
-        settings.fields.push(GivenField { field, at: *at, node: node.clone() });
-    }
-    if find(FileField::Limits).is_none()
-        && matches!(root.value, NodeValue::Table(_) | NodeValue::Nothing)
-    {
-        reader.mistake(root.at, format!("there are no limits ({TABLE})"));
-    }
-    (settings, entries)
-}
-
-const TABLE: &str = "write a table `limits` with a name and a quota for each limit, such as `api` and \
-                     \"10 per second\"";
-
-fn limits(reader: &mut Reader<'_>, node: &Node, address: &ClientIp) -> Vec<EntryDraft> {
-    let entries = match &node.value {
-        NodeValue::Table(entries) if !entries.is_empty() => entries,
-        NodeValue::Table(_) => {
-            reader.mistake(node.at, format!("`limits` is empty ({TABLE})"));
-            return Vec::new();
-        }
-        _ => {
-            reader.mistake(node.at, format!("`limits` is {node} ({TABLE})"));
-            return Vec::new();
-        }
-    };
-    let mut drafts: Vec<EntryDraft> = Vec::new();
-    let mut names = std::collections::BTreeSet::new();
-    for given in entries {
-        let mut reader = reader.of_limit(&given.name);
-        match names.insert(&given.name) {
-            true => drafts.extend(EntryDraft::read(&mut reader, given, address)),
-            false => reader.mistake(given.at, "it is given twice (leave one out)"),
-        }
-    }
-    drafts.sort_by(|one, other| one.name().cmp(other.name()));
-    drafts
+    pub(super) node: ConfigNode,
 }
 
 impl FileSettings {
-    fn new(origin: Origin) -> Self {
+    pub(super) fn new(origin: ConfigOrigin) -> Self {
         Self {
             origin,
             address: ClientIp::peer(),
@@ -132,6 +49,21 @@ impl FileSettings {
             is_applied: AtomicBool::new(false),
             is_address_used: AtomicBool::new(false),
         }
+    }
+
+    /// Reads a field, but for the limits. The address of clients was read before.
+    pub(super) fn read(&mut self, reader: &mut Reader<'_>, field: FileField, given: &NodeField) {
+        let node = &given.node;
+        match field {
+            FileField::Limits | FileField::ClientAddress => {}
+            FileField::Dialects => self.dialects = dialects(reader, field, node).good(),
+            FileField::OnRefusal => self.on_refusal = on_refusal(reader, field, node).good(),
+            FileField::OnFailure => {
+                self.on_failure = reader.word(field, node, &ON_FAILURE).good();
+            }
+            FileField::Enabled => self.is_off = reader.flag(field, node).good() == Some(false),
+        }
+        self.fields.push(GivenField { field, at: given.at, node: node.clone() });
     }
 
     /// The limiter with these settings as its defaults.

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::origin::Origin;
+use super::origin::ConfigOrigin;
 use super::suggestion::{Quote, list};
-use super::tree::{Node, TreeError};
+use super::tree::{ConfigNode, TreeError};
 use super::{read_json, read_toml};
 
 /// A format that a text can have.
@@ -36,7 +36,7 @@ impl Format {
         }
     }
 
-    pub(super) fn read(self, origin: &Origin) -> Result<Node, TreeError> {
+    pub(super) fn read(self, origin: &ConfigOrigin) -> Result<ConfigNode, TreeError> {
         match self {
             Self::Toml => read_toml::read(origin),
             Self::Json => read_json::read(origin),

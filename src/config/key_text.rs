@@ -10,7 +10,7 @@ use http::header::{AUTHORIZATION, COOKIE};
 
 use super::reader::{Given, Reader};
 use super::suggestion::{Quote, list, nearest};
-use super::tree::{Node, NodeValue};
+use super::tree::{ConfigNode, NodeValue};
 use crate::clock::excerpt;
 use crate::config::field_names::LimitField;
 use crate::key::{ClientIp, Header, KeyExtractor, global};
@@ -105,7 +105,7 @@ const MAX_PARTS: usize = 4;
 /// Reads a key: a text, or a list of texts for a bucket of each combination.
 pub(super) fn read(
     reader: &mut Reader<'_>,
-    node: &Node,
+    node: &ConfigNode,
     address: &ClientIp,
 ) -> Option<Given<KeySetting>> {
     let is_list = matches!(node.value, NodeValue::List(_));

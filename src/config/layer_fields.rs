@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::field_names::{FieldName, LimitField};
 use super::queue_fields::{self, QueueSetting};
 use super::reader::{Given, Reader, Setting, word};
-use super::tree::Node;
+use super::tree::ConfigNode;
 use crate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
 use crate::middleware::{OnFailure, OnRefusal, RateLimitLayer};
 
@@ -40,7 +40,7 @@ pub(super) const ON_FAILURE: [(&str, OnFailure); 2] =
 
 impl LayerFields {
     /// Reads a field if it is one of a layer.
-    pub(super) fn read(&mut self, reader: &mut Reader<'_>, field: LimitField, node: &Node) {
+    pub(super) fn read(&mut self, reader: &mut Reader<'_>, field: LimitField, node: &ConfigNode) {
         match field {
             LimitField::Queue => self.queue = queue_fields::read(reader, node),
             LimitField::Jitter => self.jitter = reader.time(field, node),
@@ -95,7 +95,7 @@ impl LayerFields {
 pub(super) fn dialects(
     reader: &mut Reader<'_>,
     field: impl FieldName,
-    node: &Node,
+    node: &ConfigNode,
 ) -> Option<Given<Dialects>> {
     let Given { at, value } = reader.list(field, node, |item| word(item, &DIALECTS))?;
     let names = value.as_ref().map_or(0, Vec::len);
@@ -119,7 +119,7 @@ pub(super) fn dialects(
 pub(super) fn on_refusal(
     reader: &mut Reader<'_>,
     field: impl FieldName,
-    node: &Node,
+    node: &ConfigNode,
 ) -> Option<Given<OnRefusal>> {
     let words = [
         ("problem details", OnRefusal::problem_details()),

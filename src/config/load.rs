@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error};
 
-use super::config::{Config, ConfigContent};
-use super::file_settings;
+use super::file_fields;
 use super::format::Format;
-use super::origin::Origin;
+use super::lookup::{Config, ConfigContent};
+use super::origin::ConfigOrigin;
 use super::problem::{ConfigError, Mistakes};
 use super::read_serde::NodeReader;
-use super::tree::Node;
+use super::tree::ConfigNode;
 
 /// Far more than thousands of limits take. It bounds the time and the memory for a hostile file.
 const MAX_BYTES: u64 = 1 << 20;
@@ -48,7 +48,7 @@ impl Config {
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = error.utf8_error().valid_up_to();
             let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
-            let origin = Origin { name: Some(name.clone()), text };
+            let origin = ConfigOrigin { name: Some(name.clone()), text };
             let mut mistakes = Mistakes::default();
             mistakes.add(Some(valid), "this is not UTF-8 (save the file as UTF-8)".to_owned());
             mistakes.into_error(&origin)
@@ -94,7 +94,7 @@ impl Config {
         if text.starts_with('\u{feff}') {
             text.drain(..'\u{feff}'.len_utf8());
         }
-        let origin = Origin { name: Some(name), text };
+        let origin = ConfigOrigin { name: Some(name), text };
         match format.read(&origin) {
             Ok(root) => Self::from_tree(origin, &root, path),
             Err(error) => {
@@ -105,9 +105,13 @@ impl Config {
         }
     }
 
-    fn from_tree(origin: Origin, root: &Node, path: Option<PathBuf>) -> Result<Self, ConfigError> {
+    fn from_tree(
+        origin: ConfigOrigin,
+        root: &ConfigNode,
+        path: Option<PathBuf>,
+    ) -> Result<Self, ConfigError> {
         let mut mistakes = Mistakes::default();
-        let (file, drafts) = file_settings::read(&mut mistakes, origin, root);
+        let (file, drafts) = file_fields::read(&mut mistakes, origin, root);
         mistakes.into_result(&file.origin)?;
         let file = Arc::new(file);
         let entries = drafts.into_iter().map(|draft| Arc::new(draft.finish(Arc::clone(&file))));
@@ -154,6 +158,6 @@ const TOO_LONG: &str = "it is longer than 1048576 bytes (a thousand limits take 
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let root = NodeReader::root().deserialize(deserializer)?;
-        Self::from_tree(Origin::default(), &root, None).map_err(D::Error::custom)
+        Self::from_tree(ConfigOrigin::default(), &root, None).map_err(D::Error::custom)
     }
 }

@@ -58,15 +58,16 @@
 
 mod changes;
 mod client_address;
-mod config;
 mod configured_limit;
 mod entry;
 mod field_names;
+mod file_fields;
 mod file_settings;
 mod format;
 mod key_text;
 mod layer_fields;
 mod load;
+mod lookup;
 mod numbers;
 mod origin;
 mod portion;
@@ -82,11 +83,11 @@ mod reload;
 mod rule_fields;
 mod statuses;
 mod suggestion;
-#[cfg(all(test, feature = "memory"))]
+#[cfg(test)]
 mod tests;
 mod tree;
 
 pub use self::changes::{ConfigChanges, QuotaChange};
-pub use self::config::Config;
 pub use self::configured_limit::ConfiguredLimit;
+pub use self::lookup::Config;
 pub use self::problem::{ConfigError, ConfigProblem};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::field_names::{FieldName, LimitField};
 use super::reader::{Given, Reader, Setting};
 use super::suggestion::{Quote, list};
-use super::tree::{Node, NodeField, NodeValue};
+use super::tree::{ConfigNode, NodeField, NodeValue};
 use crate::clock::Timestamp;
 use crate::quota::{Kind, Quota};
 
@@ -31,7 +31,7 @@ const KINDS: [(&str, Kind); 2] =
 
 impl NumberFields {
     /// The text form alone.
-    pub(super) fn text(reader: &mut Reader<'_>, node: &Node) -> Self {
+    pub(super) fn text(reader: &mut Reader<'_>, node: &ConfigNode) -> Self {
         let quota = reader.parse(LimitField::Quota, node, EXAMPLE, parse);
         Self { quota, ..Self::default() }
     }
@@ -131,7 +131,7 @@ fn parse(text: &str) -> Result<Quota, String> {
 }
 
 /// An instant, as text or as TOML writes it.
-fn start(reader: &mut Reader<'_>, node: &Node) -> Option<Given<Timestamp>> {
+fn start(reader: &mut Reader<'_>, node: &ConfigNode) -> Option<Given<Timestamp>> {
     reader.read(LimitField::Start, node, |node| {
         let text = match &node.value {
             NodeValue::Date(text) | NodeValue::Text(text) => text,

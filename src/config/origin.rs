@@ -4,13 +4,13 @@ use std::fmt;
 
 /// The text of a configuration with the name that errors give.
 #[derive(Debug, Default)]
-pub(super) struct Origin {
+pub(super) struct ConfigOrigin {
     /// The path of the file; `None` for a part of another configuration, which has no places.
     pub(super) name: Option<String>,
     pub(super) text: String,
 }
 
-impl Origin {
+impl ConfigOrigin {
     /// Where this byte of the text is.
     ///
     /// It counts from the start. So it is for errors, of which few are shown, and not for each value

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use super::origin::{Origin, Position};
+use super::origin::{ConfigOrigin, Position};
 
 /// The error of a configuration: each mistake in it, on a line of its own.
 ///
@@ -97,7 +97,7 @@ pub struct ConfigProblem {
 }
 
 impl ConfigProblem {
-    pub(super) fn new(origin: &Origin, at: Option<usize>, text: String) -> Self {
+    pub(super) fn new(origin: &ConfigOrigin, at: Option<usize>, text: String) -> Self {
         let position = at.map(|at| origin.position(at));
         Self { file: origin.name.as_deref().map(Arc::from), position, text }
     }
@@ -159,12 +159,12 @@ impl Mistakes {
     }
 
     /// `Ok` if there is none.
-    pub(super) fn into_result(self, origin: &Origin) -> Result<(), ConfigError> {
+    pub(super) fn into_result(self, origin: &ConfigOrigin) -> Result<(), ConfigError> {
         if self.found.is_empty() { Ok(()) } else { Err(self.into_error(origin)) }
     }
 
     /// All of them as one error, in the order of the text.
-    pub(super) fn into_error(mut self, origin: &Origin) -> ConfigError {
+    pub(super) fn into_error(mut self, origin: &ConfigOrigin) -> ConfigError {
         // Stable, so that mistakes of one place stay in the order in which they were found.
         self.found.sort_by_key(|mistake| mistake.at.unwrap_or(usize::MAX));
         let omitted = self.found.len().saturating_sub(MAX_SHOWN).saturating_add(self.omitted);

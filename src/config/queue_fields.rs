@@ -2,7 +2,7 @@
 
 use super::field_names::{FieldName, LimitField, QueueField};
 use super::reader::{Given, Reader, Setting};
-use super::tree::{Node, NodeValue};
+use super::tree::{ConfigNode, NodeValue};
 use crate::middleware::{Queue, QueueFull};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) struct QueueSetting {
     pub(super) max_wait: Duration,
 }
 
-pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Given<QueueSetting>> {
+pub(super) fn read(reader: &mut Reader<'_>, node: &ConfigNode) -> Option<Given<QueueSetting>> {
     let at = node.at;
     let NodeValue::Table(fields) = &node.value else {
         let given = reader.time(LimitField::Queue, node)?;
@@ -66,7 +66,7 @@ fn above_zero(
     Some(wait)
 }
 
-fn read_on_full(node: &Node) -> Result<QueueFull, String> {
+fn read_on_full(node: &ConfigNode) -> Result<QueueFull, String> {
     match &node.value {
         NodeValue::Number(number) if number.whole == Some(503) => Ok(QueueFull::ServiceUnavailable),
         NodeValue::Number(number) if number.whole == Some(429) => Ok(QueueFull::TooManyRequests),

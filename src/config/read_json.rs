@@ -9,10 +9,10 @@ use std::fmt;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::origin::Origin;
-use super::tree::{MAX_DEPTH, Node, NodeField, NodeValue, Number, TreeError};
+use super::origin::ConfigOrigin;
+use super::tree::{ConfigNode, MAX_DEPTH, NodeField, NodeValue, Number, TreeError};
 
-pub(super) fn read(origin: &Origin) -> Result<Node, TreeError> {
+pub(super) fn read(origin: &ConfigOrigin) -> Result<ConfigNode, TreeError> {
     let reader = JsonReader { origin };
     match serde_json::from_str(&origin.text) {
         Ok(root) => reader.node(root, 0),
@@ -30,7 +30,7 @@ fn not_json(error: &serde_json::Error) -> String {
 }
 
 struct JsonReader<'t> {
-    origin: &'t Origin,
+    origin: &'t ConfigOrigin,
 }
 
 impl<'t> JsonReader<'t> {
@@ -38,7 +38,7 @@ impl<'t> JsonReader<'t> {
         raw.get().as_ptr().addr().checked_sub(self.origin.text.as_ptr().addr())
     }
 
-    fn node(&self, raw: &'t RawValue, depth: usize) -> Result<Node, TreeError> {
+    fn node(&self, raw: &'t RawValue, depth: usize) -> Result<ConfigNode, TreeError> {
         let (at, text) = (self.at(raw), raw.get());
         // A raw value is not checked in each detail, such as whether escapes are characters.
         let wrong = |error: serde_json::Error| TreeError::new(at, not_json(&error));
@@ -65,7 +65,7 @@ impl<'t> JsonReader<'t> {
             Some(b'n') => NodeValue::Nothing,
             _ => NodeValue::Number(Number::decimal(text)),
         };
-        Ok(Node::new(at, value))
+        Ok(ConfigNode::new(at, value))
     }
 }
 

@@ -3,10 +3,10 @@
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::origin::Origin;
-use super::tree::{MAX_DEPTH, Node, NodeField, NodeValue, Number, TreeError};
+use super::origin::ConfigOrigin;
+use super::tree::{ConfigNode, MAX_DEPTH, NodeField, NodeValue, Number, TreeError};
 
-pub(super) fn read(origin: &Origin) -> Result<Node, TreeError> {
+pub(super) fn read(origin: &ConfigOrigin) -> Result<ConfigNode, TreeError> {
     let table = DeTable::parse(&origin.text).map_err(|error| {
         let text = match error.message() {
             "duplicate key" => "this name is given twice (leave one out)".to_owned(),
@@ -14,7 +14,7 @@ pub(super) fn read(origin: &Origin) -> Result<Node, TreeError> {
         };
         TreeError::new(error.span().map(|span| span.start), text)
     })?;
-    Ok(Node::new(Some(0), fields(table.get_ref(), 1)?))
+    Ok(ConfigNode::new(Some(0), fields(table.get_ref(), 1)?))
 }
 
 /// In the order of the text, as the table is sorted by names.
@@ -28,7 +28,7 @@ fn fields(table: &DeTable<'_>, depth: usize) -> Result<NodeValue, TreeError> {
     Ok(NodeValue::Table(fields))
 }
 
-fn node(value: &Spanned<DeValue<'_>>, depth: usize) -> Result<Node, TreeError> {
+fn node(value: &Spanned<DeValue<'_>>, depth: usize) -> Result<ConfigNode, TreeError> {
     let at = value.span().start;
     let value = match value.get_ref() {
         DeValue::Table(_) | DeValue::Array(_) if depth >= MAX_DEPTH => {
@@ -50,5 +50,5 @@ fn node(value: &Spanned<DeValue<'_>>, depth: usize) -> Result<Node, TreeError> {
         }
         DeValue::Table(table) => fields(table, depth.saturating_add(1))?,
     };
-    Ok(Node::new(Some(at), value))
+    Ok(ConfigNode::new(Some(at), value))
 }

@@ -5,10 +5,10 @@
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, options};
 
-use super::origin::Origin;
-use super::tree::{MAX_DEPTH, Node, NodeField, NodeValue, Number, TreeError};
+use super::origin::ConfigOrigin;
+use super::tree::{ConfigNode, MAX_DEPTH, NodeField, NodeValue, Number, TreeError};
 
-pub(super) fn read(origin: &Origin) -> Result<Node, TreeError> {
+pub(super) fn read(origin: &ConfigOrigin) -> Result<ConfigNode, TreeError> {
     let options = options! {
         disallow_directives: true,
         emit_comments: false,
@@ -27,12 +27,12 @@ pub(super) fn read(origin: &Origin) -> Result<Node, TreeError> {
         })?;
         builder.take(event, span)?;
     }
-    Ok(builder.root.unwrap_or(Node::new(Some(0), NodeValue::Nothing)))
+    Ok(builder.root.unwrap_or(ConfigNode::new(Some(0), NodeValue::Nothing)))
 }
 
 #[derive(Default)]
 struct TreeBuilder {
-    root: Option<Node>,
+    root: Option<ConfigNode>,
     /// The lists and tables that are open, outermost first.
     open: Vec<OpenNode>,
     documents: usize,
@@ -44,7 +44,7 @@ struct OpenNode {
 }
 
 enum OpenParts {
-    Items(Vec<Node>),
+    Items(Vec<ConfigNode>),
     /// The fields, and the name of the one whose value is next.
     Fields(Vec<NodeField>, Option<(Option<usize>, String)>),
 }
@@ -74,7 +74,7 @@ impl TreeBuilder {
                     ScalarStyle::Plain => plain(&text),
                     _ => NodeValue::Text(text.into_owned()),
                 };
-                self.put(Node::new(at, value))?;
+                self.put(ConfigNode::new(at, value))?;
             }
             Event::SequenceStart(..) => self.open(at, OpenParts::Items(Vec::new()))?,
             Event::MappingStart(..) => self.open(at, OpenParts::Fields(Vec::new(), None))?,
@@ -84,7 +84,7 @@ impl TreeBuilder {
                         OpenParts::Items(items) => NodeValue::List(items),
                         OpenParts::Fields(fields, _) => NodeValue::Table(fields),
                     };
-                    self.put(Node::new(at, value))?;
+                    self.put(ConfigNode::new(at, value))?;
                 }
             }
             _ => {}
@@ -101,13 +101,13 @@ impl TreeBuilder {
     }
 
     /// Puts a value where the next one belongs.
-    fn put(&mut self, node: Node) -> Result<(), TreeError> {
+    fn put(&mut self, node: ConfigNode) -> Result<(), TreeError> {
         match self.open.last_mut().map(|open| &mut open.parts) {
             None => self.root = Some(node),
             Some(OpenParts::Items(items)) => items.push(node),
             Some(OpenParts::Fields(fields, next)) => match next.take() {
                 Some((at, name)) => {
-                    let node = Node { at: node.at.or(at), ..node };
+                    let node = ConfigNode { at: node.at.or(at), ..node };
                     fields.push(NodeField { at, name, node });
                 }
                 None => {
@@ -121,7 +121,7 @@ impl TreeBuilder {
 }
 
 /// The name of a field, which may look like another value, such as `10`.
-fn name(node: &Node) -> Result<String, TreeError> {
+fn name(node: &ConfigNode) -> Result<String, TreeError> {
     match &node.value {
         NodeValue::Text(text) => Ok(text.clone()),
         NodeValue::Number(number) => Ok(number.text.clone()),

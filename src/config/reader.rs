@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::field_names::FieldName;
 use super::problem::Mistakes;
 use super::suggestion::{Quote, way_out};
-use super::tree::{Node, NodeField, NodeValue};
+use super::tree::{ConfigNode, NodeField, NodeValue};
 use crate::clock::excerpt;
 use crate::quota::parse_period;
 
@@ -62,7 +62,7 @@ impl<'m> Reader<'m> {
     }
 
     /// The mistake of a value, with the way out.
-    fn wrong(&mut self, field: impl FieldName, node: &Node, way_out: &str) {
+    fn wrong(&mut self, field: impl FieldName, node: &ConfigNode, way_out: &str) {
         let name = self.name(field);
         self.mistake(node.at, format!("{name} is {node} ({way_out})"));
     }
@@ -102,8 +102,8 @@ impl<'m> Reader<'m> {
     pub(super) fn read<T>(
         &mut self,
         field: impl FieldName,
-        node: &Node,
-        read: impl FnOnce(&Node) -> Result<T, String>,
+        node: &ConfigNode,
+        read: impl FnOnce(&ConfigNode) -> Result<T, String>,
     ) -> Option<Given<T>> {
         let value = match read(node) {
             Ok(value) => Some(value),
@@ -119,7 +119,7 @@ impl<'m> Reader<'m> {
     pub(super) fn parse<T>(
         &mut self,
         field: impl FieldName,
-        node: &Node,
+        node: &ConfigNode,
         example: &str,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<Given<T>> {
@@ -137,7 +137,7 @@ impl<'m> Reader<'m> {
         Some(Given { at: node.at, value })
     }
 
-    pub(super) fn flag(&mut self, field: impl FieldName, node: &Node) -> Option<Given<bool>> {
+    pub(super) fn flag(&mut self, field: impl FieldName, node: &ConfigNode) -> Option<Given<bool>> {
         self.read(field, node, |node| match node.value {
             NodeValue::Flag(flag) => Ok(flag),
             _ => Err("write true or false".to_owned()),
@@ -148,7 +148,7 @@ impl<'m> Reader<'m> {
     pub(super) fn whole(
         &mut self,
         field: impl FieldName,
-        node: &Node,
+        node: &ConfigNode,
         range: RangeInclusive<u64>,
     ) -> Option<Given<u64>> {
         self.read(field, node, |node| {
@@ -165,14 +165,18 @@ impl<'m> Reader<'m> {
     pub(super) fn word<T: Clone>(
         &mut self,
         field: impl FieldName,
-        node: &Node,
+        node: &ConfigNode,
         words: &[(&str, T)],
     ) -> Option<Given<T>> {
         self.read(field, node, |node| word(node, words))
     }
 
     /// A time, in the words of a quota's period.
-    pub(super) fn time(&mut self, field: impl FieldName, node: &Node) -> Option<Given<Duration>> {
+    pub(super) fn time(
+        &mut self,
+        field: impl FieldName,
+        node: &ConfigNode,
+    ) -> Option<Given<Duration>> {
         self.read(field, node, |node| {
             let time = node.text().and_then(parse_period);
             time.ok_or_else(|| {
@@ -185,8 +189,8 @@ impl<'m> Reader<'m> {
     pub(super) fn list<T>(
         &mut self,
         field: impl FieldName,
-        node: &Node,
-        mut read: impl FnMut(&Node) -> Result<T, String>,
+        node: &ConfigNode,
+        mut read: impl FnMut(&ConfigNode) -> Result<T, String>,
     ) -> Option<Given<Vec<T>>> {
         let (mut values, mut is_right) = (Vec::new(), true);
         for item in node.items() {
@@ -210,7 +214,7 @@ impl<'m> Reader<'m> {
 }
 
 /// One of several words, or what they are.
-pub(super) fn word<T: Clone>(node: &Node, words: &[(&str, T)]) -> Result<T, String> {
+pub(super) fn word<T: Clone>(node: &ConfigNode, words: &[(&str, T)]) -> Result<T, String> {
     let names: Vec<_> = words.iter().map(|(name, _)| *name).collect();
     let given = node.text().unwrap_or_default();
     let found = words.iter().find(|(name, _)| *name == given);

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use super::changes::{ConfigChanges, QuotaChange};
-use super::config::Config;
+use super::lookup::Config;
 use super::problem::{ConfigError, Mistakes};
 use crate::limiter::RateLimiter;
 

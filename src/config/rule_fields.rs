@@ -10,7 +10,7 @@ use super::key_text::{self, KeySetting};
 use super::portion;
 use super::reader::{Given, Reader, Setting, word};
 use super::statuses::StatusPattern;
-use super::tree::{Node, NodeValue};
+use super::tree::{ConfigNode, NodeValue};
 use crate::key::{ClientIp, KeyExtractor, Networks};
 use crate::limiter::Limit;
 use crate::middleware::{MissingKey, Portion, Rule};
@@ -72,7 +72,7 @@ impl RuleFields {
         &mut self,
         reader: &mut Reader<'_>,
         field: LimitField,
-        node: &Node,
+        node: &ConfigNode,
         address: &ClientIp,
     ) {
         let statuses = |reader: &mut Reader<'_>| reader.list(field, node, StatusPattern::read);
@@ -198,7 +198,7 @@ impl RuleSettings {
     }
 }
 
-fn missing_key(node: &Node) -> Result<MissingKey, String> {
+fn missing_key(node: &ConfigNode) -> Result<MissingKey, String> {
     let way_out =
         || "write \"exempt\", \"shared\", or the status of the response, such as 401".to_owned();
     match &node.value {
@@ -214,13 +214,13 @@ fn missing_key(node: &Node) -> Result<MissingKey, String> {
     }
 }
 
-fn portion(node: &Node) -> Result<Portion, String> {
+fn portion(node: &ConfigNode) -> Result<Portion, String> {
     portion::parse(node.text().unwrap_or_default())
 }
 
 /// An exact path. Only exemptions go by the path: a client that writes it in another way, such as
 /// with percent signs, stays limited.
-fn path(node: &Node) -> Result<String, String> {
+fn path(node: &ConfigNode) -> Result<String, String> {
     let path = node.text().filter(|path| path.starts_with('/') && !path.contains('*'));
     path.map(str::to_owned).ok_or_else(|| {
         "write a whole path that begins with a slash, such as \"/health\"".to_owned()

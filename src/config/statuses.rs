@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::tree::{Node, NodeValue};
+use super::tree::{ConfigNode, NodeValue};
 use crate::middleware::ResponseHead;
 
 /// Some statuses.
@@ -17,7 +17,7 @@ pub(super) enum StatusPattern {
 
 impl StatusPattern {
     /// One of them, or the way out.
-    pub(super) fn read(node: &Node) -> Result<Self, String> {
+    pub(super) fn read(node: &ConfigNode) -> Result<Self, String> {
         let status = match &node.value {
             NodeValue::Number(number) => number.whole.and_then(|code| u16::try_from(code).ok()),
             _ => None,

@@ -25,7 +25,7 @@ pub(super) fn nearest<'n>(
 }
 
 /// ``did you mean `a`?`` or ``there are `a`, `b` and `c` ``: the near name, or else all.
-pub(super) fn way_out<'n>(given: &str, names: &[&'n str], quote: Quote) -> String {
+pub(super) fn way_out(given: &str, names: &[&str], quote: Quote) -> String {
     match nearest(given, names.iter().copied()) {
         Some(name) => format!("did you mean {}?", quote.around(name)),
         None => format!("there are {}", list(names, quote)),

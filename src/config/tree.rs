@@ -6,7 +6,7 @@ use crate::clock::excerpt;
 
 /// A value and where it begins, in bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct ConfigNode {
     pub(super) at: Option<usize>,
     pub(super) value: NodeValue,
 }
@@ -19,7 +19,7 @@ pub(super) enum NodeValue {
     Text(String),
     /// A date or a time, which is no text in TOML.
     Date(String),
-    List(Vec<Node>),
+    List(Vec<ConfigNode>),
     Table(Vec<NodeField>),
 }
 
@@ -35,11 +35,11 @@ pub(super) struct Number {
 pub(super) struct NodeField {
     pub(super) at: Option<usize>,
     pub(super) name: String,
-    pub(super) node: Node,
+    pub(super) node: ConfigNode,
 }
 
 /// The same contents, wherever they are in a text.
-impl PartialEq for Node {
+impl PartialEq for ConfigNode {
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
     }
@@ -85,7 +85,7 @@ impl Number {
     }
 }
 
-impl Node {
+impl ConfigNode {
     pub(super) const fn new(at: Option<usize>, value: NodeValue) -> Self {
         Self { at, value }
     }
@@ -107,7 +107,7 @@ impl Node {
 }
 
 /// What was given, as messages name it.
-impl fmt::Display for Node {
+impl fmt::Display for ConfigNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
             NodeValue::Nothing => f.write_str("nothing"),

@@ -16,7 +16,6 @@ pub(crate) fn render(template: &str, format: &str) -> (String, Vec<(usize, usize
         _ => template.to_owned(),
     };
     let (mut text, mut marks) = (String::new(), Vec::new());
-    let mut rest = template.chars().peekable();
     let (mut name, mut is_quoted, mut depth) = (String::new(), false, 0);
     // A name is known by the colon after it.
     let flush = |name: &mut String, text: &mut String, is_name: bool| {
@@ -26,7 +25,7 @@ pub(crate) fn render(template: &str, format: &str) -> (String, Vec<(usize, usize
         }
         name.clear();
     };
-    while let Some(c) = rest.next() {
+    for c in template.chars() {
         match c {
             '¶' => {
                 flush(&mut name, &mut text, false);

@@ -173,6 +173,8 @@ fn existing_arrows_are_found() {
         ("retry", "key"),
         ("throttle", "limiter"),
         ("routes", "middleware"),
+        ("config", "middleware"),
+        ("config", "key"),
     ] {
         assert!(arrows.contains(&(from.to_owned(), to.to_owned())), "{from} to {to}: {arrows:?}");
     }

@@ -7,8 +7,18 @@ use super::layer;
 use super::read::{Token, room, sources, text, tokens};
 
 /// The features that add to rooms above `limiter` only.
-const FEATURES: [&str; 8] =
-    ["middleware", "axum", "admin", "pacing", "retry", "throttle", "credentials", "tower-sessions"];
+const FEATURES: [&str; 10] = [
+    "middleware",
+    "axum",
+    "admin",
+    "pacing",
+    "retry",
+    "throttle",
+    "credentials",
+    "tower-sessions",
+    "config",
+    "config-yaml",
+];
 
 #[test]
 fn rooms_do_not_know_the_features_of_higher_ones() {

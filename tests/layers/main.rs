@@ -29,13 +29,13 @@ const LAYERS: [&[&str]; 9] = [
     &["limiter"],
     &["key", "fields"],
     &["middleware", "pacing", "retry", "throttle"],
-    &["routes"],
+    &["config", "routes"],
     &["_guide"],
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 24] = [
-    ("http", &["key/", "fields/", "middleware/", "pacing/", "retry/", "routes/"]),
+const CRATES: [(&str, &[&str]); 27] = [
+    ("http", &["key/", "fields/", "middleware/", "pacing/", "retry/", "routes/", "config/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/", "throttle/body.rs"]),
     ("futures_core", &["throttle/"]),
     ("futures_sink", &["throttle/"]),
@@ -85,7 +85,10 @@ const CRATES: [(&str, &[&str]); 24] = [
     ("sfv", &["pacing/reading.rs"]),
     ("form_urlencoded", &["routes/admin/"]),
     ("percent_encoding", &["routes/admin/"]),
-    ("serde_json", &["routes/admin/"]),
+    ("toml", &["config/read_toml.rs"]),
+    ("serde_json", &["routes/admin/", "config/read_json.rs", "config/tests/"]),
+    ("granit_parser", &["config/read_yaml.rs"]),
+    ("strsim", &["config/suggestion.rs"]),
     ("axum", &["routes/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
 ];
 

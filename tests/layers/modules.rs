@@ -160,7 +160,8 @@ impl Modules {
                     });
                     at += 2;
                 }
-                "pin_project" if after == "!" => {
+                // Macros around items that stand as they are.
+                "pin_project" | "field_names" if after == "!" => {
                     next = Some(Block::Items);
                     at += 1;
                 }

@@ -163,6 +163,7 @@ fn blocks(format: &str) -> Vec<&'static str> {
     blocks.map(|block| block.split("\n```").next().unwrap()).collect()
 }
 
+#[cfg(feature = "memory")]
 #[test]
 fn the_examples_of_the_guide_are_read_and_say_the_same_in_each_format() {
     let read = |format: &str| -> Vec<Config> {
