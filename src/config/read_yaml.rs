@@ -68,13 +68,11 @@ impl TreeBuilder {
                 return Err(TreeError::new(at, "aliases are not read (write the value out)"));
             }
             Event::Scalar(text, style, ..) => {
-                // What is not there has no place of its own.
-                let at = at.filter(|_| !span.is_empty());
                 let value = match style {
                     ScalarStyle::Plain => plain(&text),
                     _ => NodeValue::Text(text.into_owned()),
                 };
-                self.put(ConfigNode::new(at, value))?;
+                self.put(ConfigNode::new(at, value), span.is_empty())?;
             }
             Event::SequenceStart(..) => self.open(at, OpenParts::Items(Vec::new()))?,
             Event::MappingStart(..) => self.open(at, OpenParts::Fields(Vec::new(), None))?,
@@ -84,7 +82,7 @@ impl TreeBuilder {
                         OpenParts::Items(items) => NodeValue::List(items),
                         OpenParts::Fields(fields, _) => NodeValue::Table(fields),
                     };
-                    self.put(ConfigNode::new(at, value))?;
+                    self.put(ConfigNode::new(at, value), false)?;
                 }
             }
             _ => {}
@@ -100,14 +98,15 @@ impl TreeBuilder {
         Ok(())
     }
 
-    /// Puts a value where the next one belongs.
-    fn put(&mut self, node: ConfigNode) -> Result<(), TreeError> {
+    /// Puts a value where the next one belongs. One that is not written stands where its name does.
+    fn put(&mut self, node: ConfigNode, is_absent: bool) -> Result<(), TreeError> {
         match self.open.last_mut().map(|open| &mut open.parts) {
             None => self.root = Some(node),
             Some(OpenParts::Items(items)) => items.push(node),
             Some(OpenParts::Fields(fields, next)) => match next.take() {
                 Some((at, name)) => {
-                    let node = ConfigNode { at: node.at.or(at), ..node };
+                    let place = if is_absent { at } else { node.at };
+                    let node = ConfigNode { at: place, ..node };
                     fields.push(NodeField { at, name, node });
                 }
                 None => {

@@ -7,16 +7,7 @@ use std::path::PathBuf;
 use tollgate::config::Config;
 use tollgate::{DAY, Quota, RateLimiter};
 
-use crate::text::{FORMATS, config};
-
-/// The message about a text in a format, without the name of the file.
-#[track_caller]
-fn error_of(format: &str, text: &str) -> String {
-    match Config::from_text(format!("a.{format}"), text) {
-        Ok(_) => panic!("{text} was read"),
-        Err(error) => error.to_string().replace(&format!("a.{format}:"), ""),
-    }
-}
+use crate::text::{FORMATS, error_of};
 
 #[test]
 fn the_examples_of_all_formats_say_the_same() {
@@ -306,82 +297,4 @@ fn a_part_of_another_configuration_is_read_through_serde() {
     );
     let missing = read.rate_limits.limit("b").unwrap_err().to_string();
     assert_eq!(missing, "there is no limit \"b\" (there are \"a\")");
-}
-
-// Hostile files.
-
-#[test]
-fn deep_nesting_is_an_error_and_overflows_no_stack() {
-    let deep = "lists and tables are nested too deep here (at most 8 levels are read)";
-    let nine = format!("{{\"limits\": {}{}}}", "[".repeat(8), "]".repeat(8));
-    assert_eq!(error_of("json", &nine), format!("1:19: {deep}"));
-    assert_eq!(error_of("yaml", &nine), format!("1:19: {deep}"));
-    let toml = format!("limits = {}{}", "[".repeat(8), "]".repeat(8));
-    assert_eq!(error_of("toml", &toml), format!("1:17: {deep}"));
-    for (open, close) in [("[", "]"), ("{\"a\": ", "}")] {
-        let count = 140_000;
-        let json = format!("{}1{}", open.repeat(count), close.repeat(count));
-        let error = error_of("json", &json);
-        assert!(error.ends_with(deep), "{error}");
-        assert!(
-            error_of("yaml", &json).ends_with("recursion limit exceeded")
-                || error_of("yaml", &json).ends_with(deep)
-        );
-    }
-    for text in ["[".repeat(500_000), "- ".repeat(500_000), "? ".repeat(500_000)] {
-        error_of("yaml", &text);
-        error_of("json", &text);
-        error_of("toml", &text);
-    }
-    for text in [
-        format!("a = {}", "[".repeat(500_000)),
-        format!("{}a = 1", "a.".repeat(500_000)),
-        format!("[{}a]", "a.".repeat(500_000)),
-        format!("a = {}", "{a=".repeat(300_000)),
-    ] {
-        error_of("toml", &text);
-    }
-    // Through serde, at any depth that its format lets through.
-    let json = format!("{}1{}", "[".repeat(100), "]".repeat(100));
-    let error = serde_json::from_str::<Config>(&json).err().unwrap().to_string();
-    assert!(error.starts_with(deep), "{error}");
-}
-
-#[test]
-fn a_bomb_of_aliases_is_an_error_at_its_first_alias() {
-    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
-    for level in 1..9 {
-        let below = format!("*a{}, ", level - 1).repeat(9);
-        bomb.push_str(&format!("a{level}: &a{level} [{below}]\n"));
-    }
-    assert_eq!(error_of("yaml", &bomb), "2:10: aliases are not read (write the value out)");
-    // An alias to itself.
-    assert_eq!(error_of("yaml", "a: &a [*a]"), "1:8: aliases are not read (write the value out)");
-}
-
-#[test]
-fn a_file_that_is_wrong_throughout_is_told_in_part() {
-    let names: String = (0..60_000).map(|number| format!("f{number}: x, ")).collect();
-    let text = format!("{{limits: {{a: 5 per hour}}, {names}}}");
-    let error = error_of("yaml", &text);
-    assert_eq!(error.lines().count(), 21, "{error}");
-    assert!(error.ends_with("\nand 59980 more like these"), "{error}");
-    let shown = Config::from_text("a.yaml", &text).unwrap_err().problems().count();
-    assert_eq!(shown, 20);
-    let limits: String = (0..60_000).map(|number| format!("l{number}: 5, ")).collect();
-    let error = error_of("yaml", &format!("{{limits: {{{limits}}}}}"));
-    assert!(error.ends_with("\nand 59980 more like these"), "{error}");
-}
-
-#[test]
-fn many_limits_are_read() {
-    let limits: String =
-        (0..20_000).map(|number| format!("l{number}: \"{number} per day\", ")).collect();
-    let limits =
-        format!("{{limits: {{{limits}last: \"5 per hour\"}}}}").replace("l0: \"0 per day\", ", "");
-    for format in FORMATS {
-        let config = config(&limits, format);
-        assert_eq!(config.limit("l19999").unwrap().quota().rate(), 19_999);
-        assert_eq!(config.all().count(), 20_000);
-    }
 }

@@ -3,6 +3,7 @@
 #![cfg(all(feature = "config-yaml", feature = "memory"))]
 
 mod formats;
+mod hostile;
 mod layers;
 mod lookups;
 mod mistakes;

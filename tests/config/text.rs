@@ -88,6 +88,15 @@ pub(crate) fn is_wrong_in(format: &str, template: &str, messages: &[&str]) {
     assert_eq!(error.to_string(), wanted.join("\n"), "{text}");
 }
 
+/// The messages about a text in a format, without the name of the file.
+#[track_caller]
+pub(crate) fn error_of(format: &str, text: &str) -> String {
+    match Config::from_text(format!("a.{format}"), text) {
+        Ok(_) => panic!("{text} was read"),
+        Err(error) => error.to_string().replace(&format!("a.{format}:"), ""),
+    }
+}
+
 #[test]
 fn a_text_is_rendered_in_each_format() {
     let template =
