@@ -1,8 +1,8 @@
 //! Limits from a file: an operator sets the numbers, the keys and the queue, and the program only
 //! names the limits.
 //!
-//! Run it with `cargo run --features config --example config`, or with the path of another file as an
-//! argument. Change a name, a number or a word in `examples/limits.toml` to see what it says.
+//! Run it with `cargo run --features config --example config`, or with the path of another file as
+//! an argument. Change a name, a number or a word in `examples/limits.toml` to see what it says.
 
 use std::net::SocketAddr;
 
@@ -73,7 +73,7 @@ async fn main() -> Result<(), ConfigError> {
     for nth in 1..=3 {
         println!("search {nth}: {:?}", ask(&app, Request::get("/searches")).await);
     }
-    println!("an export of nobody: {:?}", ask(&app, Request::get("/exports")).await);
+    println!("an export without a tenant: {:?}", ask(&app, Request::get("/exports")).await);
     let request = Request::get("/exports").header("x-tenant", "acme");
     println!("an export of acme: {:?}", ask(&app, request).await);
     println!("the health check: {:?}", ask(&app, Request::get("/health")).await);

@@ -46,6 +46,7 @@
 //! * [`throttle`]: streams, sinks and bodies, such as WebSocket messages, uploads and downloads, that
 //!   wait for a limit item by item.
 //! * `pacing`: a layer for clients that reads the header fields of servers, and is not refused.
+//! * `config`: limits by name from a file, with keys, conditions and queues, and their reload.
 //! * [`backend`]: where buckets are: in memory, in a file, in Redis, or in a store of your own.
 //! * [`clock`]: time, also for tests; [`algebra`]: the formula, and
 //!   [`calculate`](algebra::calculate) to predict what it says.

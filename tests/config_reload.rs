@@ -1,7 +1,8 @@
-//! A server whose limits are reloaded: a process of its own, real signals, a real file, real requests.
+//! A server whose limits are reloaded: a process of its own, real signals, a real file, real
+//! requests.
 //!
-//! This program is the server as well: with an argument that says so. So it has a `main` of its own, as
-//! `embedded_crash` has.
+//! This program is the server as well: with an argument that says so. So it has a `main` of its
+//! own, as `embedded_crash` has.
 
 #[allow(dead_code, reason = "the test drives the parts, not `main`")]
 #[path = "../examples/reload.rs"]
@@ -181,7 +182,8 @@ fn on_hangup(runtime: &Runtime) {
     let restart = server.line();
     assert!(
         restart.ends_with(
-            "limits.toml:3:1: limit \"per-client\": `key` and `cost` have changed (this takes a restart)"
+            "limits.toml:3:1: limit \"per-client\": `key` and `cost` have changed (this takes a \
+             restart)"
         ),
         "{restart}"
     );
@@ -205,8 +207,8 @@ fn on_broken_file(runtime: &Runtime) {
     for (text, wanted) in [
         (
             limits("20 per secnd"),
-            ":2:9: limit \"per-client\": `20 per secnd` is not a quota: `secnd` is not a period (write \
-             `minute`, `90 seconds`, `1h 30m` or `30 days`)",
+            ":2:9: limit \"per-client\": `20 per secnd` is not a quota: `secnd` is not a period \
+             (write `minute`, `90 seconds`, `1h 30m` or `30 days`)",
         ),
         ("[limits.per-client".to_owned(), ":1:19: this is not TOML: unclosed table, expected `]`"),
         (

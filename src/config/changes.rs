@@ -90,8 +90,8 @@ impl Config {
             match twin(namesakes, entry, next) {
                 Some(twin) => {
                     let text = format!(
-                        "it began with the name and the numbers of \"{twin}\", and can have others at \
-                         a restart only"
+                        "it began with the name and the numbers of \"{twin}\", and can have others \
+                         at a restart only"
                     );
                     changes.note(origin, other.at, Some(&other.name), &text);
                 }

@@ -16,8 +16,9 @@ use crate::middleware::{RateLimitLayer, Rule};
 ///
 /// [`Config::limit`]: super::Config::limit
 ///
-/// Look it up once, at the start, and keep it where it is used: it is one pointer, and a clone is the
-/// same limit. Where a [`Limit`] is borrowed, a `ConfiguredLimit` will do, as it dereferences to one:
+/// Look it up once, at the start, and keep it where it is used: it is one pointer, and a clone is
+/// the same limit. Where a [`Limit`] is borrowed, a `ConfiguredLimit` will do, as it dereferences
+/// to one:
 ///
 /// ```
 /// use tollgate::config::{Config, ConfiguredLimit};
@@ -47,6 +48,9 @@ use crate::middleware::{RateLimitLayer, Rule};
 ///
 /// A call names its own key and cost. So of the entry, it has the numbers, the name and
 /// `on_failure`; all other fields are for layers.
+///
+/// For a layer, call [`layer`](Self::layer) or [`rule`](Self::rule). The [`Limit`] alone, as
+/// `limiter.layer(&*limit)` would take it, has one bucket for all requests.
 #[derive(Clone)]
 pub struct ConfiguredLimit {
     entry: Arc<ConfigEntry>,
@@ -62,8 +66,8 @@ impl ConfiguredLimit {
     ///
     /// # Examples
     ///
-    /// Two entries with one `name` share their buckets: a tenant that changes its plan keeps what it
-    /// has used.
+    /// Two entries with one `name` share their buckets: a tenant that changes its plan keeps what
+    /// it has used.
     ///
     /// ```
     /// use tollgate::config::Config;
@@ -98,10 +102,11 @@ impl ConfiguredLimit {
     ///
     /// # Errors
     ///
-    /// * If the entry has no `key`. All clients would share one bucket; if that is meant, the key is
-    ///   "none". A key that only the program knows is for [`rule_with_key`](Self::rule_with_key).
-    /// * If the entry has fields that concern a layer as a whole, such as `queue`: a rule has none of
-    ///   them.
+    /// * If the entry has no `key`. All clients would share one bucket; if that is meant, the key
+    ///   is "none". A key that only the program knows is for
+    ///   [`rule_with_key`](Self::rule_with_key).
+    /// * If the entry has fields that concern a layer as a whole, such as `queue`: a rule has none
+    ///   of them.
     ///
     /// # Examples
     ///
@@ -243,8 +248,8 @@ impl ConfiguredLimit {
         let names: Vec<_> = fields.iter().map(|given| given.field.name()).collect();
         let names = list(&names, Quote::Code);
         let text = format!(
-            "{names} would have no effect on a rule (make the layer by `ConfiguredLimit::layer`, or \
-             leave it out)"
+            "{names} would have no effect on a rule (make the layer by `ConfiguredLimit::layer`, \
+             or leave it out)"
         );
         Err(self.mistake(first.at, text))
     }
@@ -257,8 +262,8 @@ impl ConfiguredLimit {
 }
 
 const NO_KEY: &str = "it has no `key`, so all clients would share one bucket (name one, such as \
-                      \"client address\" or \"header x-user\"; if one bucket is meant, \"none\"; or \
-                      have the program give the key, by `layer_with_key` or `rule_with_key`)";
+                      \"client address\" or \"header x-user\"; if one bucket is meant, \"none\"; \
+                      or have the program give the key, by `layer_with_key` or `rule_with_key`)";
 
 const TWO_KEYS: &str = "`key` would have no effect, since the program gives the key of this limit \
                         (leave it out, or have the program call `layer` or `rule`)";

@@ -1,8 +1,8 @@
 //! The names of all fields that a configuration has.
 //!
-//! Each table of the file has an enum of its fields, and is read by a `match` over it. The tests give
-//! each field a value that is wrong, so that none can be declared and not read, and compare the names
-//! with the reference in `docs/configuration.md` and with the schema.
+//! Each table of the file has an enum of its fields, and is read by a `match` over it. The tests
+//! give each field a value that is wrong, so that none can be declared and not read, and compare
+//! the names with the reference in `docs/configuration.md` and with the schema.
 
 /// The fields of one table.
 pub(super) trait FieldName: Copy + Eq + 'static {

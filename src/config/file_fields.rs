@@ -48,8 +48,8 @@ pub(super) fn read(
     (settings, entries)
 }
 
-const TABLE: &str = "write a table `limits` with a name and a quota for each limit, such as `api` and \
-                     \"10 per second\"";
+const TABLE: &str = "write a table `limits` with a name and a quota for each limit, such as `api` \
+                     and \"10 per second\"";
 
 fn limits(reader: &mut Reader<'_>, node: &ConfigNode, address: &ClientIp) -> Vec<EntryDraft> {
     let entries = match &node.value {

@@ -102,5 +102,5 @@ impl FileSettings {
 const UNUSED_ADDRESS: &str = "no limit has the key \"client address\", and the program reads no \
                               address by `Config::client_address`";
 
-const UNUSED_DEFAULT: &str = "the program makes no layer by `ConfiguredLimit::layer`, and no limiter \
-                              by `Config::configure`";
+const UNUSED_DEFAULT: &str = "the program makes no layer by `ConfiguredLimit::layer`, and no \
+                              limiter by `Config::configure`";

@@ -48,5 +48,5 @@ impl Format {
     }
 }
 
-const NO_YAML: &str = "YAML needs the feature `config-yaml` (add it to the features of `tollgate`, or \
-                       write TOML or JSON)";
+const NO_YAML: &str = "YAML needs the feature `config-yaml` (add it to the features of `tollgate`, \
+                       or write TOML or JSON)";

@@ -107,7 +107,8 @@ pub(super) fn dialects(
             "has \"none\" beside others (\"none\" stands alone: no fields)"
         }
         Some(dialects) if dialects.has_conflict() => {
-            "has \"draft-11\" and \"draft-7\", whose fields have the same names (choose one of the two)"
+            "has \"draft-11\" and \"draft-7\", whose fields have the same names (choose one of \
+             the two)"
         }
         dialects => return Some(Given { at, value: dialects }),
     };

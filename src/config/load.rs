@@ -26,8 +26,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or if anything in it is wrong: the error has all mistakes, each with
-    /// its line.
+    /// If the file cannot be read, or if anything in it is wrong: the error has all mistakes, each
+    /// with its line.
     ///
     /// # Examples
     ///

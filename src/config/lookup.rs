@@ -104,12 +104,12 @@ impl Config {
         self.content.entries.iter().cloned().map(ConfiguredLimit::new)
     }
 
-    /// Returns a limiter whose calls and layers have what the configuration says for all limits: the
-    /// header fields, the words of refusals, what happens while the store fails, and whether anything is
-    /// limited at all.
+    /// Returns a limiter whose calls and layers have what the configuration says for all limits:
+    /// the header fields, the words of refusals, what happens while the store fails, and whether
+    /// anything is limited at all.
     ///
-    /// Layers that are made by [`ConfiguredLimit::layer`] have that anyway. Use this for the calls in
-    /// handlers, and for layers that are made of rules.
+    /// Layers that are made by [`ConfiguredLimit::layer`] have that anyway. Use this for the calls
+    /// in handlers, and for layers that are made of rules.
     ///
     /// # Examples
     ///
@@ -131,8 +131,8 @@ impl Config {
         self.content.file.configure(limiter)
     }
 
-    /// The extractor of the client's address, as `client_address` of the configuration says; that of
-    /// the connection if it says nothing.
+    /// The extractor of the client's address, as `client_address` of the configuration says; that
+    /// of the connection if it says nothing.
     ///
     /// Use it for a key that the program combines with the address.
     ///
@@ -166,16 +166,16 @@ impl Config {
 
     /// Checks that everything in the configuration has an effect. Call it when all layers are made.
     ///
-    /// An entry that no code looks up is a limit that an operator believes in and that does not count,
-    /// most likely because of a typing mistake on either side.
+    /// An entry that no code looks up is a limit that an operator believes in and that does not
+    /// count, most likely because of a typing mistake on either side.
     ///
     /// # Errors
     ///
     /// Each of these is a mistake in the error:
     ///
     /// * a limit that the program has not looked up;
-    /// * fields of a rule or a layer, such as `key` and `queue`, if the program has made neither of the
-    ///   limit, but only uses it in calls;
+    /// * fields of a rule or a layer, such as `key` and `queue`, if the program has made neither of
+    ///   the limit, but only uses it in calls;
     /// * what is said for all limits, if no limiter and no layer has it.
     ///
     /// # Examples
@@ -193,8 +193,8 @@ impl Config {
     /// # drop(login);
     /// assert_eq!(
     ///     config.finish().unwrap_err().to_string(),
-    ///     "limits.toml:3:6: limit \"logins\": it has no effect, since the program looks up no limit of \
-    ///      this name (it looks up \"login\")"
+    ///     "limits.toml:3:6: limit \"logins\": it has no effect, since the program looks up no \
+    ///      limit of this name (it looks up \"login\")"
     /// );
     /// # Ok::<(), tollgate::config::ConfigError>(())
     /// ```
@@ -202,7 +202,8 @@ impl Config {
     /// Where several programs share a file, each has entries that it does not know. Then log it:
     ///
     /// ```
-    /// # let config = tollgate::config::Config::from_text("limits.toml", "limits.login = '5 per hour'")?;
+    /// # use tollgate::config::Config;
+    /// # let config = Config::from_text("limits.toml", "limits.login = '5 per hour'")?;
     /// if let Err(unused) = config.finish() {
     ///     for problem in unused.problems() {
     ///         tracing::warn!("{problem}");
@@ -248,7 +249,8 @@ impl ConfigContent {
                 .map(|entry| &*entry.name)
                 .collect();
             return Some(format!(
-                "it has no effect, since the program looks up no limit of this name (it looks up {})",
+                "it has no effect, since the program looks up no limit of this name (it looks up \
+                 {})",
                 list(&known, Quote::Text)
             ));
         }
@@ -258,8 +260,8 @@ impl ConfigContent {
         }
         let names: Vec<_> = fields.iter().map(|given| given.field.name()).collect();
         Some(format!(
-            "{} would have an effect in a layer only, and the program makes none of this limit (a call \
-             names its own key and cost; leave the rest out)",
+            "{} would have an effect in a layer only, and the program makes none of this limit (a \
+             call names its own key and cost; leave the rest out)",
             list(&names, Quote::Code)
         ))
     }

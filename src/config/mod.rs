@@ -1,8 +1,8 @@
 //! Limits from a file: by name, in TOML, JSON or YAML.
 //!
 //! An operator sets the numbers, and more: the key, the cost, the conditions, the queue, the header
-//! fields, what happens while the store fails. The program looks each limit up by its name, once, at
-//! the start. A mistake on either side is an error then, and not at the first request.
+//! fields, what happens while the store fails. The program looks each limit up by its name, once,
+//! at the start. A mistake on either side is an error then, and not at the first request.
 //!
 //! # Examples
 //!
@@ -47,8 +47,8 @@
 //! # Design
 //!
 //! Each format becomes one tree of values with their places, and one reader goes through it. So all
-//! formats have the same fields and the same messages, and a file has all its mistakes told at once,
-//! also those about several fields.
+//! formats have the same fields and the same messages, and a file has all its mistakes told at
+//! once, also those about several fields.
 //!
 //! A mistake that would pass in silence is an error: a limit without a key in a layer, a field
 //! without an effect, an entry that no code looks up.

@@ -13,8 +13,8 @@ pub(super) struct ConfigOrigin {
 impl ConfigOrigin {
     /// Where this byte of the text is.
     ///
-    /// It counts from the start. So it is for errors, of which few are shown, and not for each value
-    /// of a file that may be one line.
+    /// It counts from the start. So it is for errors, of which few are shown, and not for each
+    /// value of a file that may be one line.
     pub(super) fn position(&self, offset: usize) -> Position {
         let before = self.text.get(..offset).unwrap_or(&self.text);
         let line = before.rsplit('\n').next().unwrap_or_default();

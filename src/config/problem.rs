@@ -9,8 +9,8 @@ use super::origin::{ConfigOrigin, Position};
 
 /// The error of a configuration: each mistake in it, on a line of its own.
 ///
-/// A line begins with the file, the line and the column, as editors and terminals read them. It says
-/// what was given, what is allowed, and the way out:
+/// A line begins with the file, the line and the column, as editors and terminals read them. It
+/// says what was given, what is allowed, and the way out:
 ///
 /// ```
 /// use tollgate::config::Config;
@@ -102,7 +102,8 @@ impl ConfigProblem {
         Self { file: origin.name.as_deref().map(Arc::from), position, text }
     }
 
-    /// The line, from 1; `None` if the mistake is not at one place, such as a limit that is missing.
+    /// The line, from 1; `None` if the mistake is not at one place, such as a limit that is
+    /// missing.
     #[must_use]
     pub fn line(&self) -> Option<usize> {
         self.position.map(|position| position.line)
@@ -152,10 +153,15 @@ const MAX_KEPT: usize = 1_000;
 
 impl Mistakes {
     pub(super) fn add(&mut self, at: Option<usize>, text: String) {
-        match self.found.len() < MAX_KEPT {
-            true => self.found.push(Mistake { at, text }),
-            false => self.omitted = self.omitted.saturating_add(1),
+        match self.is_full() {
+            true => self.omitted = self.omitted.saturating_add(1),
+            false => self.found.push(Mistake { at, text }),
         }
+    }
+
+    /// Whether more are only counted: their texts are not needed.
+    pub(super) const fn is_full(&self) -> bool {
+        self.found.len() >= MAX_KEPT
     }
 
     /// `Ok` if there is none.

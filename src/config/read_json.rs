@@ -1,8 +1,8 @@
 //! JSON as a tree with places.
 //!
-//! `serde_json` tells no places, but a raw value borrows its part of the text: its distance from the
-//! start is its place. Each level is read once more than the one around it, [`MAX_DEPTH`] times at
-//! most.
+//! `serde_json` tells no places, but a raw value borrows its part of the text: its distance from
+//! the start is its place. Each level is read once more than the one around it, [`MAX_DEPTH`] times
+//! at most.
 
 use std::fmt;
 

@@ -1,7 +1,8 @@
 //! YAML as a tree with places.
 //!
-//! The tree is built from the events of a parser, which keeps its own nesting within a bound. Aliases
-//! are an error: so a file has no more values than it has text for, and no entry depends on another.
+//! The tree is built from the events of a parser, which keeps its own nesting within a bound.
+//! Aliases are an error: so a file has no more values than it has text for, and no entry depends on
+//! another.
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, options};
 

@@ -82,6 +82,10 @@ impl<'m> Reader<'m> {
         for given in fields {
             let Some(field) = F::ALL.iter().copied().find(|field| field.name() == given.name)
             else {
+                if self.mistakes.is_full() {
+                    self.mistakes.add(given.at, String::new());
+                    continue;
+                }
                 let names: Vec<_> = F::ALL.iter().map(|field| field.name()).collect();
                 let (way_out, table) = (way_out(&given.name, &names, Quote::Code), self.table);
                 let name = excerpt(&given.name);

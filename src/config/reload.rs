@@ -12,9 +12,9 @@ impl Config {
     /// Reads the file again, and gives the limits of the limiter their numbers of now.
     ///
     /// What each key has used stays used, nothing waits, and no request is lost:
-    /// [`RateLimiter::replace`] has the promises. The numbers are in force when this function returns,
-    /// in all layers and calls of the limiter and its clones. Several limiters that share the file are
-    /// reloaded one by one. It blocks for as long as it takes to read the file.
+    /// [`RateLimiter::replace`] has the promises. The numbers are in force when this function
+    /// returns, in all layers and calls of the limiter and its clones. Several limiters that share
+    /// the file are reloaded one by one. It blocks for as long as it takes to read the file.
     ///
     /// Everything else in the file needs a restart. It is in the answer, with its lines, so that an
     /// operator sees that it has no effect yet.
@@ -23,9 +23,9 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or has a mistake, as for [`from_file`](Self::from_file), if a limit
-    /// could not grant the cost that the program runs with, or if this configuration is from no file.
-    /// Then all numbers stay as they are.
+    /// If the file cannot be read or has a mistake, as for [`from_file`](Self::from_file), if a
+    /// limit could not grant the cost that the program runs with, or if this configuration is from
+    /// no file. Then all numbers stay as they are.
     ///
     /// # Examples
     ///
@@ -114,5 +114,5 @@ fn undo(limiter: &RateLimiter, change: &QuotaChange) {
     drop(limiter.replace(&change.entry.limit, change.from));
 }
 
-const NO_FILE: &str = "the configuration was read from no file, so there is none to read again (call \
-                       `Config::apply` with another configuration)";
+const NO_FILE: &str = "the configuration was read from no file, so there is none to read again \
+                       (call `Config::apply` with another configuration)";

@@ -142,8 +142,8 @@ impl RuleFields {
         if let Some(Given { at, value: Some(enforce) }) = &self.enforce
             && !(enforce.is_none() || enforce.is_all())
         {
-            let text = "`enforce` chooses by the key, and with the key \"none\" all requests have the \
-                        same (write 0% or 100%, or another key)";
+            let text = "`enforce` chooses by the key, and with the key \"none\" all requests have \
+                        the same (write 0% or 100%, or another key)";
             reader.mistake(*at, text);
         }
     }

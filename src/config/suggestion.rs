@@ -1,7 +1,7 @@
 //! What a mistyped name was meant to be, and lists of names for messages.
 
-/// The name that this one is nearest to, if it is near enough to be a typing mistake: two letters at
-/// most, and no more than a third of them.
+/// The name that this one is nearest to, if it is near enough to be a typing mistake: two letters
+/// at most, and no more than a third of them.
 pub(super) fn nearest<'n>(
     given: &str,
     names: impl IntoIterator<Item = &'n str>,

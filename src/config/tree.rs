@@ -52,8 +52,8 @@ impl PartialEq for NodeField {
     }
 }
 
-/// Levels of lists and tables: a file has four, as in `limits`, `api`, `key`, a part of the key. The
-/// bound keeps recursion over a hostile file short.
+/// Levels of lists and tables: a file has four, as in `limits`, `api`, `key`, a part of the key.
+/// The bound keeps recursion over a hostile file short.
 pub(super) const MAX_DEPTH: usize = 8;
 
 /// Why a text is not a tree of values.

@@ -12,7 +12,8 @@ use super::serde::named;
 ///
 /// Each entry is a name and the text form of a [`Quota`](crate::Quota). An error names the entry.
 /// Read the table once, at the start, and keep it for as long as the limits are used: calls borrow
-/// them, and layers copy them.
+/// them, and layers copy them. `config::Config`, with the feature `config`, reads whole files, with
+/// keys, conditions and queues, and changes the numbers while the program runs.
 ///
 /// # Examples
 ///

@@ -87,13 +87,13 @@ fn toml_that_is_none_tells_where() {
         ("limits", "1:7: this is not TOML: key with no value, expected `=`"),
         (
             "[limits.a]\nrate = 5\nper = 07:32:00",
-            "3:7: limit \"a\": `per` is the time 07:32:00 (write a time with its unit, such as \"30s\" \
-             or \"1h 30m\")",
+            "3:7: limit \"a\": `per` is the time 07:32:00 (write a time with its unit, such as \
+             \"30s\" or \"1h 30m\")",
         ),
         (
             "[limits.a]\nrate = 5\nper = '1h'\nstart = 2026-01-01T02:00:00+02:00",
-            "4:9: limit \"a\": `start` is the time 2026-01-01T02:00:00+02:00 (write a time in UTC, such \
-             as \"2026-01-01T00:00:00Z\")",
+            "4:9: limit \"a\": `start` is the time 2026-01-01T02:00:00+02:00 (write a time in UTC, \
+             such as \"2026-01-01T00:00:00Z\")",
         ),
         ("[[limits]]\na = '5 per hour'", "1:1: `limits` is a list"),
         (
@@ -137,8 +137,8 @@ fn json_that_is_none_tells_where() {
         ("[]", "1:1: the configuration is a list (write a table `limits`"),
         (
             "{\"limits\": {\"a\": null}}",
-            "1:18: limit \"a\": the limit is nothing (write a quota, such as \"10 per minute\", or a table \
-             of fields)",
+            "1:18: limit \"a\": the limit is nothing (write a quota, such as \"10 per minute\", or \
+             a table of fields)",
         ),
         (
             "{\"limits\": {\"a\": {\"quota\": \"5 per hour\", \"cost\": null}}}",
@@ -207,8 +207,8 @@ fn columns_count_characters_and_lines_end_in_any_way() {
 
 #[test]
 fn a_name_of_a_file_tells_its_format() {
-    let way_out = "its name does not tell its format (let it end in one of `toml`, `json`, `yaml` and \
-                   `yml`)";
+    let way_out = "its name does not tell its format (let it end in one of `toml`, `json`, `yaml` \
+                   and `yml`)";
     for name in ["limits", "limits.conf", "toml"] {
         let error = Config::from_text(name, "").unwrap_err();
         assert_eq!(error.to_string(), format!("{name}: {way_out}"));
@@ -276,7 +276,8 @@ fn a_part_of_another_configuration_is_read_through_serde() {
     let quota = quota.start("2026-01-01T00:00:00Z".parse().unwrap());
     assert_eq!(read.rate_limits.limit("a").unwrap().quota(), &quota);
 
-    let json = r#"{"rate_limits": {"limits": {"a": {"quota": "5 per hr", "cost": -1, "ky": null, "cost": 1.5}, "b": "5 per x"}}}"#;
+    let json = r#"{"rate_limits": {"limits": {"a": {"quota": "5 per hr", "cost": -1, "ky": null,
+        "cost": 1.5}, "b": "5 per x"}}}"#;
     let error = serde_json::from_str::<Application>(json).err().unwrap().to_string();
     assert_eq!(
         error,
@@ -284,8 +285,8 @@ fn a_part_of_another_configuration_is_read_through_serde() {
             "limit \"a\": `cost` is the number -1 (write a whole number from 1 to {})\n\
              limit \"a\": there is no field `ky` (did you mean `key`?)\n\
              limit \"a\": `cost` is given twice (leave one out)\n\
-             limit \"b\": `5 per x` is not a quota: `x` is not a period (write `minute`, `90 seconds`, \
-             `1h 30m` or `30 days`) at line 1 column 110",
+             limit \"b\": `5 per x` is not a quota: `x` is not a period (write `minute`, `90 \
+             seconds`, `1h 30m` or `30 days`) at line 2 column 39",
             u64::MAX
         )
     );

@@ -83,13 +83,14 @@ fn many_limits_are_read() {
 }
 
 /// What the texts that are damaged hold: each kind of value, at each level.
-const WHOLE: &str = "{dialects: [\"draft-6\", \"x-ratelimit\"], on_failure: \"admit\", enabled: true,\n \
-                     client_address: {from: \"x-forwarded-for\", trusted_proxies: [\"10.0.0.0/8\", \
-                     \"fd00::/8\"], ipv6_prefix: 56},\n limits: {login: \"5 per hour, shards 2\",\n \
-                     api: {kind: \"fixed window\", rate: 100, per: \"1 day\", start: \
-                     \"2026-01-01T00:00:00Z\", key: [\"header x-user, ignore case or client address\", \
-                     \"cookie sid\"], cost: 5, sample: \"1 in 10\", enforce: \"10%\", refund_if: [401, \
-                     \"5xx\", \"success\"],\n queue: {max_wait: \"1h 30m\", on_full: 429}, jitter: \"2s\"}}}";
+const WHOLE: &str = "{dialects: [\"draft-6\", \"x-ratelimit\"], on_failure: \"admit\", enabled: \
+                     true,\n client_address: {from: \"x-forwarded-for\", trusted_proxies: \
+                     [\"10.0.0.0/8\", \"fd00::/8\"], ipv6_prefix: 56},\n limits: {login: \"5 per \
+                     hour, shards 2\",\n api: {kind: \"fixed window\", rate: 100, per: \"1 day\", \
+                     start: \"2026-01-01T00:00:00Z\", key: [\"header x-user, ignore case or client \
+                     address\", \"cookie sid\"], cost: 5, sample: \"1 in 10\", enforce: \"10%\", \
+                     refund_if: [401, \"5xx\", \"success\"],\n queue: {max_wait: \"1h 30m\", \
+                     on_full: 429}, jitter: \"2s\"}}}";
 
 /// Pieces that mean something to a format or to the reader.
 const PIECES: [&str; 40] = [

@@ -250,7 +250,8 @@ async fn the_address_of_clients_is_found_as_the_file_says() {
         // The table stands behind the limits that it concerns.
         let config = config(
             &format!(
-                "{{limits: {{api: {{quota: \"1 per hour\", key: \"client address\"}}}}, client_address: {{{fields}}}}}"
+                "{{limits: {{api: {{quota: \"1 per hour\", key: \"client address\"}}}}, \
+                 client_address: {{{fields}}}}}"
             ),
             "json",
         );
@@ -413,7 +414,8 @@ async fn settings_for_all_limits_are_in_each_layer_unless_it_says_otherwise() {
         let config = config(
             "{dialects: \"draft-6\", on_refusal: \"plain text\", limits: {\
              one: {quota: \"1 per hour\", key: \"none\"},\
-             other: {quota: \"1 per hour\", key: \"none\", dialects: \"x-ratelimit\", on_refusal: \"problem details\"}}}",
+             other: {quota: \"1 per hour\", key: \"none\", dialects: \"x-ratelimit\", \
+             on_refusal: \"problem details\"}}}",
             format,
         );
         let [one, other] = config.limits(["one", "other"]).unwrap();

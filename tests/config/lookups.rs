@@ -31,7 +31,8 @@ fn a_name_that_is_missing_is_an_error_with_those_that_there_are() {
         assert_eq!(
             error.to_string(),
             format!(
-                "limits.{format}: there is no limit \"x\" (there are \"api\", \"exports\" and \"login\")\n\
+                "limits.{format}: there is no limit \"x\" (there are \"api\", \"exports\" and \
+                 \"login\")\n\
                  limits.{format}: there is no limit \"logins\" (did you mean \"login\"?)"
             )
         );
@@ -62,7 +63,8 @@ fn a_handle_stands_where_a_limit_does() {
 #[test]
 fn entries_of_one_name_share_their_buckets() {
     let config = config(
-        "{limits: {free: {name: \"tenant\", quota: \"5 per hour\"}, pro: {name: \"tenant\", quota: \"50 per hour\"}}}",
+        "{limits: {free: {name: \"tenant\", quota: \"5 per hour\"}, pro: {name: \"tenant\", \
+         quota: \"50 per hour\"}}}",
         "yaml",
     );
     let [free, pro] = config.limits(["free", "pro"]).unwrap();
@@ -75,9 +77,10 @@ fn entries_of_one_name_share_their_buckets() {
 
 #[test]
 fn a_limit_without_a_key_makes_no_rule_and_no_layer_by_mistake() {
-    let text = "limits.toml:1:11: limit \"api\": it has no `key`, so all clients would share one bucket \
-                (name one, such as \"client address\" or \"header x-user\"; if one bucket is meant, \
-                \"none\"; or have the program give the key, by `layer_with_key` or `rule_with_key`)";
+    let text = "limits.toml:1:11: limit \"api\": it has no `key`, so all clients would share one \
+                bucket (name one, such as \"client address\" or \"header x-user\"; if one bucket \
+                is meant, \"none\"; or have the program give the key, by `layer_with_key` or \
+                `rule_with_key`)";
     let unnamed = api("quota: \"5 per hour\"");
     assert_eq!(unnamed.rule().unwrap_err().to_string(), text);
     assert_eq!(unnamed.layer(&in_memory()).unwrap_err().to_string(), text);
@@ -87,8 +90,9 @@ fn a_limit_without_a_key_makes_no_rule_and_no_layer_by_mistake() {
 
 #[test]
 fn a_key_of_the_file_is_not_dropped_for_one_of_the_program() {
-    let text = "limits.toml:1:40: limit \"api\": `key` would have no effect, since the program gives the \
-                key of this limit (leave it out, or have the program call `layer` or `rule`)";
+    let text = "limits.toml:1:40: limit \"api\": `key` would have no effect, since the program \
+                gives the key of this limit (leave it out, or have the program call `layer` or \
+                `rule`)";
     let named = api("quota: \"5 per hour\", key: \"none\"");
     let error = named.rule_with_key(header("x-user")).unwrap_err();
     assert_eq!(error.to_string(), text);
@@ -100,8 +104,8 @@ fn a_key_of_the_file_is_not_dropped_for_one_of_the_program() {
 #[test]
 fn fields_of_a_layer_make_no_rule() {
     let queued = api("quota: \"5 per hour\", key: \"none\", expose: true, queue: \"30s\"");
-    let text = "limits.toml:1:54: limit \"api\": `expose` and `queue` would have no effect on a rule (make \
-                the layer by `ConfiguredLimit::layer`, or leave it out)";
+    let text = "limits.toml:1:54: limit \"api\": `expose` and `queue` would have no effect on a \
+                rule (make the layer by `ConfiguredLimit::layer`, or leave it out)";
     assert_eq!(queued.rule().unwrap_err().to_string(), text);
     assert!(queued.layer(&in_memory()).is_ok());
     let queued = api("quota: \"5 per hour\", jitter: \"1s\"");
@@ -114,9 +118,9 @@ fn fields_of_a_layer_make_no_rule() {
 #[test]
 fn what_no_code_uses_is_told_at_the_end_of_the_set_up() {
     let config = config(
-        "{dialects: \"none\", on_failure: \"admit\",\n client_address: {from: \"forwarded\", trusted_hops: 1},\n \
-         limits: {\n api: {quota: \"5 per hour\", key: \"none\", cost: 2},\n login: \"5 per hour\",\n \
-         logins: {quota: \"5 per hour\", queue: \"1s\"}}}",
+        "{dialects: \"none\", on_failure: \"admit\",\n client_address: {from: \"forwarded\", \
+         trusted_hops: 1},\n limits: {\n api: {quota: \"5 per hour\", key: \"none\", cost: 2},\n \
+         login: \"5 per hour\",\n logins: {quota: \"5 per hour\", queue: \"1s\"}}}",
         "json",
     );
     let defaults = "the program makes no layer by `ConfiguredLimit::layer`, and no limiter by \
@@ -134,8 +138,9 @@ fn what_no_code_uses_is_told_at_the_end_of_the_set_up() {
         format!("limits.json:1:2: `dialects` has no effect: {defaults}"),
         format!("limits.json:1:22: `on_failure` has no effect: {defaults}"),
         format!("limits.json:2:2: `client_address` has no effect: {address}"),
-        "limits.json:4:2: limit \"api\": `key` and `cost` would have an effect in a layer only, and the \
-         program makes none of this limit (a call names its own key and cost; leave the rest out)"
+        "limits.json:4:2: limit \"api\": `key` and `cost` would have an effect in a layer only, \
+         and the program makes none of this limit (a call names its own key and cost; leave the \
+         rest out)"
             .to_owned(),
         logins.clone(),
     ]);
@@ -145,8 +150,9 @@ fn what_no_code_uses_is_told_at_the_end_of_the_set_up() {
     drop(config.client_address());
     finish(&[logins]);
     let logins = config.limit("logins").unwrap();
-    let queue = "limits.json:6:2: limit \"logins\": `queue` would have an effect in a layer only, and the \
-                 program makes none of this limit (a call names its own key and cost; leave the rest out)";
+    let queue = "limits.json:6:2: limit \"logins\": `queue` would have an effect in a layer only, \
+                 and the program makes none of this limit (a call names its own key and cost; leave \
+                 the rest out)";
     finish(&[queue.to_owned()]);
     let by_user = extension(|user: &u64| *user);
     drop(logins.layer_with_key(&in_memory(), by_user).unwrap());
@@ -158,7 +164,8 @@ fn what_no_code_uses_is_told_at_the_end_of_the_set_up() {
 fn a_rule_an_iteration_and_a_limiter_count_as_use() {
     let config = config(
         "{enabled: true, client_address: {ipv6_prefix: 56}, limits: {\
-         one: {quota: \"5 per hour\", key: \"client address\"}, two: {quota: \"5 per hour\", key: \"none\", exempt_networks: \"private\"}}}",
+         one: {quota: \"5 per hour\", key: \"client address\"}, two: {quota: \"5 per hour\", \
+         key: \"none\", exempt_networks: \"private\"}}}",
         "toml",
     );
     assert_eq!(config.finish().unwrap_err().problems().count(), 4);

@@ -16,8 +16,8 @@ fn is_wrong_beside_quota(fields: &str, message: &str) {
     is_wrong_in_api(&format!("quota: \"10 per minute\", {fields}"), &[message]);
 }
 
-const NO_LIMITS: &str = "write a table `limits` with a name and a quota for each limit, such as `api` \
-                         and \"10 per second\"";
+const NO_LIMITS: &str = "write a table `limits` with a name and a quota for each limit, such as \
+                         `api` and \"10 per second\"";
 
 #[test]
 fn a_configuration_has_limits() {
@@ -78,16 +78,13 @@ fn a_limit_is_a_quota_or_a_table() {
 fn the_numbers_are_a_text_or_fields() {
     is_wrong_in_api(
         "quota: ¶\"1.5 per second\"",
-        &[
-            "`1.5 per second` is not a quota: rate `1.5` is not a whole number (write `3 per 2 seconds`)",
-        ],
+        &["`1.5 per second` is not a quota: rate `1.5` is not a whole number (write `3 per 2 \
+             seconds`)"],
     );
     is_wrong_in_api(
         "quota: ¶\"0 per second\"",
-        &[
-            "`0 per second` is not a quota: quota of 0 per second is empty (rate and period must both \
-           be more than zero)",
-        ],
+        &["`0 per second` is not a quota: quota of 0 per second is empty (rate and period must \
+           both be more than zero)"],
     );
     is_wrong_in_api(
         "quota: ¶10",
@@ -137,9 +134,8 @@ fn the_numbers_are_a_text_or_fields() {
     );
     is_wrong_in_api(
         "rate: ¶5, per: \"1s\", start: \"2026-01-01T00:00:00Z\"",
-        &[
-            "a token bucket has no windows, so it has no start (drop `start`, or make it a fixed window)",
-        ],
+        &["a token bucket has no windows, so it has no start (drop `start`, or make it a fixed \
+             window)"],
     );
     is_wrong_in_api(
         "rate: ¶5, per: \"1s\", initial: 6",
@@ -147,10 +143,8 @@ fn the_numbers_are_a_text_or_fields() {
     );
     is_wrong_in_api(
         "rate: ¶1, per: \"1 day\", capacity: 1000000",
-        &[
-            "capacity of 1000000 does not fit: at 1 per day a token counts as 86400000000, and 2^53 can \
-           be counted (use a capacity of at most 104249)",
-        ],
+        &["capacity of 1000000 does not fit: at 1 per day a token counts as 86400000000, and \
+           2^53 can be counted (use a capacity of at most 104249)"],
     );
 }
 
@@ -199,9 +193,9 @@ fn a_name_is_one_that_a_header_field_can_hold() {
 
 #[test]
 fn a_key_is_one_that_a_file_can_name() {
-    let all = "write \"client address\", \"header x-user\", \"bearer token\", \"api key x-api-key\", \
-               \"cookie session\", \"session\", \"matched path\" or \"none\"; the program can give any \
-               other key";
+    let all = "write \"client address\", \"header x-user\", \"bearer token\", \"api key \
+               x-api-key\", \"cookie session\", \"session\", \"matched path\" or \"none\"; the \
+               program can give any other key";
     for (given, way_out) in [
         ("\"headr x-user\"", "did you mean \"header\"?"),
         ("\"client adress\"", "did you mean \"client address\"?"),
@@ -217,11 +211,13 @@ fn a_key_is_one_that_a_file_can_name() {
         ("\"bearer token jwt\"", "nothing comes after \"bearer token\""),
         (
             "\"header x-user, lower case\"",
-            "`lower case` is not an option of \"header\": there are \"ignore case\" and \"max length 256\"",
+            "`lower case` is not an option of \"header\": there are \"ignore case\" and \"max \
+             length 256\"",
         ),
         (
             "\"header x-user, max length 0\"",
-            "`max length 0` is not an option of \"header\": there are \"ignore case\" and \"max length 256\"",
+            "`max length 0` is not an option of \"header\": there are \"ignore case\" and \"max \
+             length 256\"",
         ),
         (
             "\"bearer token, ignore case\"",
@@ -233,11 +229,13 @@ fn a_key_is_one_that_a_file_can_name() {
         ),
         (
             "\"header authorization\"",
-            "a secret would be in the store and in the log; write \"bearer token\", of which they get a digest",
+            "a secret would be in the store and in the log; write \"bearer token\", of which \
+             they get a digest",
         ),
         (
             "\"header Cookie\"",
-            "a secret would be in the store and in the log; write \"cookie session\", of which they get a digest",
+            "a secret would be in the store and in the log; write \"cookie session\", of which \
+             they get a digest",
         ),
         ("\"bearer token or none\"", "\"none\" stands alone: it is one bucket for all requests"),
         ("\"bearer token or \"", all),
@@ -275,8 +273,8 @@ fn conditions_are_ones_that_can_apply() {
     is_wrong_beside_quota("methods: ¶[]", "`methods` is an empty list (leave the field out)");
     for path in ["health", "/api/*"] {
         let text = format!(
-            "`exempt_paths` has the text \"{path}\" (write a whole path that begins with a slash, such \
-             as \"/health\")"
+            "`exempt_paths` has the text \"{path}\" (write a whole path that begins with a slash, \
+             such as \"/health\")"
         );
         is_wrong_beside_quota(&format!("exempt_paths: [¶\"{path}\"]"), &text);
     }
@@ -335,19 +333,18 @@ fn a_cost_is_one_that_the_limit_can_grant() {
     );
     is_wrong_beside_quota(
         "cost: ¶11",
-        "cost of 11 can never fit limit `api` (it holds at most 10: ask for less, or raise its capacity)",
+        "cost of 11 can never fit limit `api` (it holds at most 10: ask for less, or raise its \
+         capacity)",
     );
     is_wrong_beside_quota(
         "cost: ¶25, queue: \"1m\"",
-        "cost of 25 can never fit limit `api` (it holds at most 10 and reserves for at most 60s: ask \
-         for less, wait for longer, or raise its capacity)",
+        "cost of 25 can never fit limit `api` (it holds at most 10 and reserves for at most 60s: \
+         ask for less, wait for longer, or raise its capacity)",
     );
     is_wrong_in_api(
         "quota: \"10 per minute, max_reserved 5\", cost: ¶16, queue: \"1h\"",
-        &[
-            "cost of 16 can never fit limit `api` (it holds at most 10 and reserves at most 5, for at \
-           most 3600s: ask for less, wait for longer, or raise these)",
-        ],
+        &["cost of 16 can never fit limit `api` (it holds at most 10 and reserves at most 5, for \
+           at most 3600s: ask for less, wait for longer, or raise these)"],
     );
 }
 
@@ -363,7 +360,8 @@ fn a_queue_is_one_in_which_requests_can_wait() {
     );
     is_wrong_beside_quota(
         "queue: {max_wait: ¶\"0s\"}",
-        "`queue.max_wait` of no time lets no request wait (write a longer time, or leave `queue` out)",
+        "`queue.max_wait` of no time lets no request wait (write a longer time, or leave `queue` \
+         out)",
     );
     is_wrong_beside_quota(
         "queue: ¶{max_waiters: 5}",
@@ -390,10 +388,8 @@ fn a_queue_is_one_in_which_requests_can_wait() {
     );
     is_wrong_in_api(
         "quota: \"10 per minute, max_reserved 0\", queue: ¶\"1s\"",
-        &[
-            "`queue` beside a max_reserved of 0, with which no request can wait (raise max_reserved, or \
-           leave the queue out)",
-        ],
+        &["`queue` beside a max_reserved of 0, with which no request can wait (raise \
+           max_reserved, or leave the queue out)"],
     );
 }
 
@@ -409,12 +405,14 @@ fn settings_of_a_layer_are_words_that_there_are() {
         (
             "dialects",
             "\"github\"",
-            "is the text \"github\" (there are \"draft-11\", \"draft-7\", \"draft-6\", \"x-ratelimit\" and \"none\")",
+            "is the text \"github\" (there are \"draft-11\", \"draft-7\", \"draft-6\", \
+             \"x-ratelimit\" and \"none\")",
         ),
         (
             "dialects",
             "[\"draft-7\", \"draft-11\"]",
-            "has \"draft-11\" and \"draft-7\", whose fields have the same names (choose one of the two)",
+            "has \"draft-11\" and \"draft-7\", whose fields have the same names (choose one of \
+             the two)",
         ),
         (
             "dialects",
@@ -463,8 +461,8 @@ fn fields_that_contradict_each_other_are_an_error() {
     );
     is_wrong_beside_quota(
         "key: \"none\", enforce: ¶\"10%\"",
-        "`enforce` chooses by the key, and with the key \"none\" all requests have the same (write 0% or \
-         100%, or another key)",
+        "`enforce` chooses by the key, and with the key \"none\" all requests have the same (write \
+         0% or 100%, or another key)",
     );
 }
 
@@ -477,31 +475,43 @@ fn the_address_of_clients_is_one_that_they_cannot_choose() {
         ),
         (
             "{from: ¶\"x-real-ip\"}",
-            "`client_address.from` is the text \"x-real-ip\" (write \"connection\", \"x-forwarded-for\", \"forwarded\", or \"header\" and its name, such as \"header cf-connecting-ip\")",
+            "`client_address.from` is the text \"x-real-ip\" (write \"connection\", \
+             \"x-forwarded-for\", \"forwarded\", or \"header\" and its name, such as \"header \
+             cf-connecting-ip\")",
         ),
         (
             "{from: ¶\"header \"}",
-            "`client_address.from` is the text \"header \" (write \"connection\", \"x-forwarded-for\", \"forwarded\", or \"header\" and its name, such as \"header cf-connecting-ip\")",
+            "`client_address.from` is the text \"header \" (write \"connection\", \
+             \"x-forwarded-for\", \"forwarded\", or \"header\" and its name, such as \"header \
+             cf-connecting-ip\")",
         ),
         (
             "¶{from: \"x-forwarded-for\"}",
-            "`client_address` trusts no proxies, and any client can write that field (name the networks of the proxies by `trusted_proxies`, such as \"10.0.0.0/8\", or their number by `trusted_hops`)",
+            "`client_address` trusts no proxies, and any client can write that field (name the \
+             networks of the proxies by `trusted_proxies`, such as \"10.0.0.0/8\", or their \
+             number by `trusted_hops`)",
         ),
         (
             "{trusted_proxies: ¶\"10.0.0.0/8\"}",
-            "`client_address` trusts proxies, and the address is that of the connection (name the field that they write: `from` is \"x-forwarded-for\", \"forwarded\" or \"header\" and its name)",
+            "`client_address` trusts proxies, and the address is that of the connection (name \
+             the field that they write: `from` is \"x-forwarded-for\", \"forwarded\" or \
+             \"header\" and its name)",
         ),
         (
             "{from: \"connection\", trusted_hops: ¶1}",
-            "`client_address` trusts proxies, and the address is that of the connection (name the field that they write: `from` is \"x-forwarded-for\", \"forwarded\" or \"header\" and its name)",
+            "`client_address` trusts proxies, and the address is that of the connection (name \
+             the field that they write: `from` is \"x-forwarded-for\", \"forwarded\" or \
+             \"header\" and its name)",
         ),
         (
             "{from: \"forwarded\", trusted_proxies: \"private\", trusted_hops: ¶1}",
-            "`client_address.trusted_hops` beside `trusted_proxies` (name the networks of the proxies if you know them, or else their number)",
+            "`client_address.trusted_hops` beside `trusted_proxies` (name the networks of the \
+             proxies if you know them, or else their number)",
         ),
         (
             "{from: \"header x-real-ip\", trusted_hops: ¶1}",
-            "`client_address.trusted_hops` counts the entries of a list, and a header of its own has one (name the networks of the proxies by `trusted_proxies`)",
+            "`client_address.trusted_hops` counts the entries of a list, and a header of its own \
+             has one (name the networks of the proxies by `trusted_proxies`)",
         ),
         (
             "{from: \"forwarded\", trusted_hops: ¶0}",
@@ -513,7 +523,9 @@ fn the_address_of_clients_is_one_that_they_cannot_choose() {
         ),
         (
             "{from: \"forwarded\", trusted_proxies: ¶\"10.0.0.0/33\"}",
-            "`client_address.trusted_proxies` is the text \"10.0.0.0/33\" (write an address and the length of its prefix, such as \"10.0.0.0/8\", or \"private\" alone for all private networks)",
+            "`client_address.trusted_proxies` is the text \"10.0.0.0/33\" (write an address and \
+             the length of its prefix, such as \"10.0.0.0/8\", or \"private\" alone for all \
+             private networks)",
         ),
     ] {
         is_wrong(
@@ -526,16 +538,19 @@ fn the_address_of_clients_is_one_that_they_cannot_choose() {
 #[test]
 fn all_mistakes_of_a_file_are_told_at_once_in_the_order_of_the_text() {
     is_wrong(
-        "{limits: {\n  api: {quota: ¶\"10 per x\",\n ¶ky: 5, cost: ¶0},\n  login: ¶\"5\"},\n enabled: ¶5,\n ¶x: 1}",
+        "{limits: {\n  api: {quota: ¶\"10 per x\",\n ¶ky: 5, cost: ¶0},\n  login: ¶\"5\"},\n \
+         enabled: ¶5,\n ¶x: 1}",
         &[
-            "limit \"api\": `10 per x` is not a quota: `x` is not a period (write `minute`, `90 seconds`, \
-             `1h 30m` or `30 days`)",
+            "limit \"api\": `10 per x` is not a quota: `x` is not a period (write `minute`, `90 \
+             seconds`, `1h 30m` or `30 days`)",
             "limit \"api\": there is no field `ky` (did you mean `key`?)",
-            "limit \"api\": `cost` is the number 0 (write a whole number from 1 to 18446744073709551615)",
-            "limit \"login\": `5` is not a quota: it has no rate per period (write `10 per minute`)",
+            "limit \"api\": `cost` is the number 0 (write a whole number from 1 to \
+             18446744073709551615)",
+            "limit \"login\": `5` is not a quota: it has no rate per period (write `10 per \
+             minute`)",
             "`enabled` is the number 5 (write true or false)",
-            "there is no field `x` (there are `limits`, `client_address`, `dialects`, `on_refusal`, \
-             `on_failure` and `enabled`)",
+            "there is no field `x` (there are `limits`, `client_address`, `dialects`, \
+             `on_refusal`, `on_failure` and `enabled`)",
         ],
     );
 }

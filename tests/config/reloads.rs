@@ -21,7 +21,8 @@ fn a_comparison_names_the_numbers_that_differ_and_what_takes_a_restart() {
         let running = config(
             "{dialects: \"draft-6\", enabled: true, limits: {\
              api: {quota: \"10 per second\", key: \"client address\", cost: 2},\
-             login: \"5 per hour\", old: \"1 per day\", same: {rate: 60, per: \"1 minute\", shadow: true}}}",
+             login: \"5 per hour\", old: \"1 per day\", same: {rate: 60, per: \"1 minute\", \
+             shadow: true}}}",
             format,
         );
         let next = config(
@@ -49,8 +50,8 @@ fn a_comparison_names_the_numbers_that_differ_and_what_takes_a_restart() {
                 "`dialects` and `on_failure` have changed (this takes a restart)",
                 "limit \"api\": `key`, `cost` and `shadow` have changed (this takes a restart)",
                 "limit \"old\": it is gone, and its last numbers count until a restart",
-                "limit \"new\": it is new, and the program looks limits up when it starts (this takes a \
-                 restart)",
+                "limit \"new\": it is new, and the program looks limits up when it starts (this \
+                 takes a restart)",
             ]
         );
         assert!(!changes.is_empty());
@@ -74,7 +75,8 @@ fn a_comparison_names_the_numbers_that_differ_and_what_takes_a_restart() {
 #[tokio::test]
 async fn numbers_are_in_force_at_once_and_what_was_used_stays_used() {
     let running = config(
-        "{limits: {api: {quota: \"2 per hour\", key: \"none\"}, login: \"5 per hour\", plan: \"1 per day\"}}",
+        "{limits: {api: {quota: \"2 per hour\", key: \"none\"}, login: \"5 per hour\", plan: \"1 \
+         per day\"}}",
         "yaml",
     );
     let limiter = in_memory();
@@ -85,13 +87,15 @@ async fn numbers_are_in_force_at_once_and_what_was_used_stays_used() {
     at_once(limiter.limit(&login).key(7).cost(5)).unwrap();
 
     let next = config(
-        "{limits: {api: {quota: \"3 per hour\", key: \"none\"}, login: \"50 per hour\", plan: \"1 per day\"}}",
+        "{limits: {api: {quota: \"3 per hour\", key: \"none\"}, login: \"50 per hour\", plan: \
+         \"1 per day\"}}",
         "toml",
     );
     let changes = running.apply(&next, &limiter).unwrap();
     assert_eq!(
         changes.to_string(),
-        "limit \"api\": 3 per hour (it was 2 per hour)\nlimit \"login\": 50 per hour (it was 5 per hour)"
+        "limit \"api\": 3 per hour (it was 2 per hour)\nlimit \"login\": 50 per hour (it was 5 \
+         per hour)"
     );
     assert_eq!([ask().await, ask().await], [200, 429]);
     assert_eq!(at_once(limiter.peek(&login).key(7)).unwrap().remaining(), 45);
@@ -105,7 +109,8 @@ async fn numbers_are_in_force_at_once_and_what_was_used_stays_used() {
     let changes = running.apply(&running, &limiter).unwrap();
     assert_eq!(
         changes.to_string(),
-        "limit \"api\": 2 per hour (it was 3 per hour)\nlimit \"login\": 5 per hour (it was 50 per hour)"
+        "limit \"api\": 2 per hour (it was 3 per hour)\nlimit \"login\": 5 per hour (it was 50 \
+         per hour)"
     );
     // Another limiter has its own numbers.
     assert_eq!(running.apply(&next, &in_memory()).unwrap().quotas().count(), 2);
@@ -126,8 +131,8 @@ fn nothing_is_applied_if_a_running_cost_would_never_fit() {
     let error = running.apply(&next, &limiter).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "limits.json:2:2: limit \"api\": cost of 5 can never fit limit `api` (it holds at most 3: ask for \
-         less, or raise its capacity); the cost of the program changes at a restart only"
+        "limits.json:2:2: limit \"api\": cost of 5 can never fit limit `api` (it holds at most 3: \
+         ask for less, or raise its capacity); the cost of the program changes at a restart only"
     );
     let [a, api] = running.limits(["a", "api"]).unwrap();
     assert_eq!(numbers(&limiter, &[&a, &api]), ["5 per hour", "10 per hour"]);
@@ -159,27 +164,30 @@ fn nothing_is_applied_if_the_limiter_refuses_numbers() {
 #[test]
 fn plans_that_began_alike_do_not_take_the_numbers_of_each_other() {
     let running = config(
-        "{limits: {free: {name: \"plan\", quota: \"5 per hour\"}, pro: {name: \"plan\", quota: \"5 per hour\"}}}",
+        "{limits: {free: {name: \"plan\", quota: \"5 per hour\"}, pro: {name: \"plan\", quota: \
+         \"5 per hour\"}}}",
         "json",
     );
     let next = config(
-        "{limits: {free: {name: \"plan\", quota: \"5 per hour\"},\n pro: {name: \"plan\", quota: \"50 per hour\"}}}",
+        "{limits: {free: {name: \"plan\", quota: \"5 per hour\"},\n pro: {name: \"plan\", quota: \
+         \"50 per hour\"}}}",
         "json",
     );
     let limiter = in_memory();
     let changes = running.apply(&next, &limiter).unwrap();
     assert_eq!(
         changes.to_string(),
-        "limits.json:1:13: limit \"free\": it began with the name and the numbers of \"pro\", and can have \
-         others at a restart only\n\
-         limits.json:2:2: limit \"pro\": it began with the name and the numbers of \"free\", and can have \
-         others at a restart only"
+        "limits.json:1:13: limit \"free\": it began with the name and the numbers of \"pro\", and \
+         can have others at a restart only\n\
+         limits.json:2:2: limit \"pro\": it began with the name and the numbers of \"free\", and \
+         can have others at a restart only"
     );
     let [free, pro] = running.limits(["free", "pro"]).unwrap();
     assert_eq!(numbers(&limiter, &[&free, &pro]), ["5 per hour", "5 per hour"]);
     // Both together can change, and plans that began with other numbers can each.
     let both = config(
-        "{limits: {free: {name: \"plan\", quota: \"6 per hour\"}, pro: {name: \"plan\", quota: \"6 per hour\"}}}",
+        "{limits: {free: {name: \"plan\", quota: \"6 per hour\"}, pro: {name: \"plan\", quota: \
+         \"6 per hour\"}}}",
         "json",
     );
     assert_eq!(running.apply(&both, &limiter).unwrap().quotas().count(), 2);
@@ -193,8 +201,8 @@ fn a_configuration_without_a_file_is_not_reloaded() {
     let error = config("{limits: {a: \"5 per hour\"}}", "toml").reload(&in_memory()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "limits.toml: the configuration was read from no file, so there is none to read again (call \
-         `Config::apply` with another configuration)"
+        "limits.toml: the configuration was read from no file, so there is none to read again \
+         (call `Config::apply` with another configuration)"
     );
     let part: Config = serde_json::from_str(r#"{"limits": {"a": "5 per hour"}}"#).unwrap();
     let error = part.reload(&in_memory()).unwrap_err().to_string();

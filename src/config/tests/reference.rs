@@ -119,8 +119,8 @@ fn words(part: &Value) -> Vec<Value> {
     words
 }
 
-/// The reader takes each word that the schema names. That the schema names each word of the reader is
-/// seen by a word that is wrong: the error lists those that are right.
+/// The reader takes each word that the schema names. That the schema names each word of the reader
+/// is seen by a word that is wrong: the error lists those that are right.
 #[test]
 fn the_schema_and_the_reader_know_the_same_words() {
     let mut compared = 0;
