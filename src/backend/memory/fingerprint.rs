@@ -2,9 +2,10 @@
 //!
 //! # Design
 //!
-//! The memory store does not keep names. It keeps 96 bits of a name's hash, the [`Tag`]; the other
-//! 32 bits pick the shard. Two properties matter: two names must not share a tag, and no client may
-//! choose keys that all fall into one place.
+//! The memory store does not keep names. It keeps 96 bits of a name's hash, the [`Tag`]. 32 of them
+//! pick the shard, and the others the slot, so a tag alone says where its bucket belongs in a store
+//! of any size. Two properties matter: two names must not share a tag, and no client may choose keys
+//! that all fall into one place.
 //!
 //! **Words.** A name becomes a list of 64-bit words, in which each part has a fixed place and an
 //! absent part is zero. Different names give different lists. Nearly every name has the *usual*
@@ -165,9 +166,11 @@ impl Hasher {
         let mut hasher = SipHasher13::new_with_keys(first, second);
         hasher.write(limit);
         hasher.write(key);
-        hasher.write_usize(limit.len());
-        hasher.write_usize(key.len());
-        hasher.write_u32(shard);
+        // Of one width on every machine, so that a store can be moved to another.
+        for len in [limit.len(), key.len()] {
+            hasher.write(&u64::try_from(len).unwrap_or(u64::MAX).to_le_bytes());
+        }
+        hasher.write(&shard.to_le_bytes());
         let hash = hasher.finish128();
         Fingerprint { low: hash.h1, high: hash.h2 }
     }
@@ -214,7 +217,8 @@ const fn mix(hash: u64) -> u64 {
 /// 2^64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The 96 bits that stand for a bucket's name in a slot.
+/// The 96 bits that stand for a bucket's name: those that pick its slot, and those that pick its
+/// shard.
 pub(super) type Tag = (u64, u32);
 
 /// The hash of a bucket's name, 128 bits.
@@ -230,10 +234,9 @@ impl Fingerprint {
         Self { low, high }
     }
 
-    /// The index of the bucket's shard, below `count`. It comes from the 32 bits that are not in
-    /// the tag, so the tags of one shard are still evenly distributed.
+    /// The index of the bucket's shard, below `count`.
     pub(super) fn shard(self, count: usize) -> usize {
-        scale(self.high & !u64::from(u32::MAX), count)
+        shard_of(self.tag(), count)
     }
 
     /// The 96 bits by which a slot knows its bucket.
@@ -241,6 +244,12 @@ impl Fingerprint {
         // The mask leaves 32 bits, so the conversion does not fail.
         (self.low, u32::try_from(self.high & u64::from(u32::MAX)).unwrap_or(0))
     }
+}
+
+/// The index of the shard that holds the bucket with this tag, below `count`. It comes from the
+/// bits of the tag that pick no slot, so the tags of one shard are still evenly distributed.
+pub(super) fn shard_of((_, high): Tag, count: usize) -> usize {
+    scale(u64::from(high) << 32, count)
 }
 
 /// Maps a hash evenly onto `0..count`: the upper half of `hash · count`. For example, with a count
@@ -291,18 +300,22 @@ mod tests {
         assert_eq!(names.len(), seen.len());
     }
 
+    fn seeded(seed: u64) -> Hasher {
+        let state = BuildHasherDefault::<SipHasher13>::default();
+        let mut count = 0_u64;
+        Hasher::keyed(|| {
+            count += 1;
+            [0_u64, 1].map(|half| state.hash_one((seed, count, half)))
+        })
+    }
+
     /// Before the hashes were mixed, names that count up fell into a few heaps where their spacing
     /// happened to be close to a simple fraction: one store in a hundred stayed slow.
     #[test]
     fn names_that_count_up_do_not_pile_up() {
         const SLOTS: usize = 1_000;
         for seed in 0_u64..100 {
-            let state = BuildHasherDefault::<SipHasher13>::default();
-            let mut count = 0_u64;
-            let hasher = Hasher::keyed(|| {
-                count += 1;
-                [0_u64, 1].map(|half| state.hash_one((seed, count, half)))
-            });
+            let hasher = seeded(seed);
             let names: [fn(u32) -> Key; 4] = [
                 |n| Key::from(n),
                 |n| Key::from(Ipv4Addr::from_bits(0x0a00_0000 + n)),
@@ -325,6 +338,27 @@ mod tests {
                 // Random homes give two slots on average.
                 assert!(off < 8 * 800, "seed {seed}, kind {kind}: {off} slots off");
             }
+        }
+    }
+
+    /// Keys that count up fill the shards of a store evenly, whatever their number.
+    #[test]
+    fn names_that_count_up_fill_the_shards_evenly() {
+        let names: [fn(u32) -> Key; 3] = [
+            |n| Key::from(n),
+            |n| Key::from(Ipv4Addr::from_bits(0x0a00_0000 + n)),
+            |n| Key::from(format!("user-{n:06}")),
+        ];
+        for (seed, name) in (0..12).flat_map(|seed| names.map(|name| (seed, name))) {
+            let (hasher, count) =
+                (seeded(seed), [16, 256, 1_024][usize::try_from(seed % 3).unwrap()]);
+            let mut shards = vec![0_u32; count];
+            for n in 0..u32::try_from(count * 100).unwrap() {
+                shards[hasher.fingerprint(BucketId::new("limit", &name(n))).shard(count)] += 1;
+            }
+            let fullest = shards.into_iter().max().unwrap();
+            // By chance, the fullest of 1,024 shards holds some 135.
+            assert!(fullest < 150, "seed {seed}, {count} shards: {fullest}");
         }
     }
 

@@ -13,7 +13,7 @@
 //!
 //! A bucket takes 32 bytes, whatever the length of its key. Its name is [hashed](fingerprint) with
 //! keys that are random for each store, so a client cannot choose names that collide. 96 bits of
-//! the hash stand for the name, and the others pick the shard.
+//! the hash stand for the name: 32 of them pick the shard, and the others the slot.
 //!
 //! A shard is an open-addressing [table] behind a lock. A bucket is found, decided and
 //! written under one lock, so it cannot be dropped between the read and the write. A call on
