@@ -24,14 +24,14 @@ use crate::quota::{Kind, MAX_UNITS, Quota, QuotaError, Scale};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bucket {
-    kind: Kind,
-    step: NonZeroU64,
-    gain: NonZeroU64,
-    token: NonZeroU64,
-    capacity: Units,
-    floor: Units,
-    initial: Units,
-    start: Option<Timestamp>,
+    pub(super) kind: Kind,
+    pub(super) step: NonZeroU64,
+    pub(super) gain: NonZeroU64,
+    pub(super) token: NonZeroU64,
+    pub(super) capacity: Units,
+    pub(super) floor: Units,
+    pub(super) initial: Units,
+    pub(super) start: Option<Timestamp>,
 }
 
 impl Bucket {
@@ -79,29 +79,6 @@ impl Bucket {
             initial: scale.initial.cast_signed(),
             start: quota.get_start(),
         }
-    }
-
-    /// The quota that a state was stored for, from its stored numbers; `None` if no quota has
-    /// these.
-    ///
-    /// They suffice to read and [`rescale`](super::rescale) the state, not to charge it: a negative
-    /// `step` tells that the bucket starts below its capacity, but how far below is not stored.
-    pub(crate) fn from_stored(gain: i64, token: i64, capacity: Units, step: i64) -> Option<Self> {
-        let positive = |number: i64| NonZeroU64::new(u64::try_from(number).ok()?);
-        let initial = if step < 0 { capacity.checked_sub(1)? } else { capacity };
-        let step = NonZeroU64::new(step.unsigned_abs())?;
-        let kind = if step == NonZeroU64::MIN { Kind::TokenBucket } else { Kind::FixedWindow };
-        let (gain, token) = (positive(gain)?, positive(token)?);
-        (initial >= 0).then_some(Self {
-            kind,
-            step,
-            gain,
-            token,
-            capacity,
-            floor: 0,
-            initial,
-            start: None,
-        })
     }
 
     /// The numbers of one of so many nodes that share this bucket's: an equal part of the rate and of

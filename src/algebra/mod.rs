@@ -53,6 +53,7 @@ mod block;
 mod bucket;
 mod calculate;
 mod charge;
+mod numbers;
 mod refund;
 mod rescale;
 mod state;
@@ -65,6 +66,8 @@ pub use self::block::block;
 pub use self::bucket::Bucket;
 pub use self::calculate::{Calculation, calculate};
 pub use self::charge::{Charged, Verdict, charge};
+#[cfg(feature = "memory")]
+pub(crate) use self::numbers::BucketNumbers;
 pub use self::refund::{refund, undo, untouched};
 pub use self::rescale::rescale;
 pub use self::state::{State, Units};

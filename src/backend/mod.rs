@@ -2,7 +2,7 @@
 //!
 //! | store | for |
 //! |---|---|
-//! | [`Memory`] | one process: the default, with the feature `memory` |
+//! | [`Memory`] | one process: the default, with the feature `memory`; [saved](Memory::save_to) for the next one if wanted |
 //! | [`Redis`] | any number of processes that share their buckets, with the feature `redis` |
 //! | `Postgres` | the same, in a database that there is already, with the feature `postgres` |
 //! | `Embedded` | one process whose limits survive a restart, with the feature `embedded` |
@@ -131,7 +131,7 @@ pub use self::key_text::KeyTextError;
 pub use self::lease::{LeaseError, Leasing};
 pub(crate) use self::limit_head::LimitHead;
 #[cfg(feature = "memory")]
-pub use self::memory::Memory;
+pub use self::memory::{DumpError, Memory};
 #[cfg(feature = "memory")]
 pub(crate) use self::memory::{
     LinePlace, LineTicket, LineTimer, LineWaiter, UnknownBucket, WaiterStatus,

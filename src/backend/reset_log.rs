@@ -101,6 +101,15 @@ impl ResetLog {
         self.count = self.count.max(count);
     }
 
+    /// Goes on from the count of another log. What was taken with a mark from before that count
+    /// gives nothing back, since this log does not know which buckets were reset.
+    #[cfg(feature = "memory")]
+    pub(crate) fn continue_from(&mut self, count: u64) {
+        self.count_from(count);
+        self.stripes.resize_with(self.width, ResetStripe::default);
+        self.stripes.iter_mut().for_each(|stripe| stripe.forgotten = stripe.forgotten.max(count));
+    }
+
     /// Records the reset of a bucket, given by its hash: all that was taken from it is forgiven.
     pub(crate) fn record(&mut self, bucket: u64) {
         self.count = self.count.saturating_add(1);

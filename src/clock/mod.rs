@@ -140,6 +140,12 @@ impl SystemClock {
         let anchor = Timestamp::from_micros(now.saturating_sub_unsigned(passed(source)));
         Self { source, anchor }
     }
+
+    /// The same clock, so many microseconds ahead.
+    #[cfg(feature = "memory")]
+    pub(crate) const fn ahead_by(self, micros: u64) -> Self {
+        Self { anchor: self.anchor.plus_micros(micros), ..self }
+    }
 }
 
 #[cfg(feature = "quanta")]

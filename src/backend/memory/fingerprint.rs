@@ -4,8 +4,8 @@
 //!
 //! The memory store does not keep names. It keeps 96 bits of a name's hash, the [`Tag`]. 32 of them
 //! pick the shard, and the others the slot, so a tag alone says where its bucket belongs in a store
-//! of any size. Two properties matter: two names must not share a tag, and no client may choose keys
-//! that all fall into one place.
+//! of any size. Two properties matter: two names must not share a tag, and no client may choose
+//! keys that all fall into one place.
 //!
 //! **Words.** A name becomes a list of 64-bit words, in which each part has a fixed place and an
 //! absent part is zero. Different names give different lists. Nearly every name has the *usual*
@@ -36,7 +36,8 @@
 //! two names.
 //!
 //! **Secrecy.** These bounds hold for names that are chosen without knowledge of the keys. The keys
-//! are drawn for each store and never leave the process, and no answer depends on a hash.
+//! are drawn for each store and leave the process only with a [dump](super::dump) of it, and no
+//! answer depends on a hash.
 //!
 //! **Speed.** Each word takes four multiplications, which do not depend on each other, while the
 //! rounds of SipHash do. SipHash makes the keys, and hashes names that are too long.
@@ -69,6 +70,10 @@ const LONGEST: usize = 104;
 /// the limit and that of the key may both be partly filled.
 const WORDS: usize = 1 + LONGEST / 8 + 2;
 
+/// The number of [words](Hasher::words) of a hash function: four for each lane, and those of
+/// SipHash.
+pub(super) const HASHER_WORDS: usize = 4 * (1 + 3 + KEY_WORDS + WORDS) + 2;
+
 impl Hasher {
     /// A hash function with random keys from the operating system.
     pub(super) fn random() -> Self {
@@ -79,6 +84,22 @@ impl Hasher {
             count = count.wrapping_add(1);
             states.each_ref().map(|state| state.hash_one(count))
         })
+    }
+
+    /// The hash function with these [words](Self::words).
+    pub(super) fn from_words(words: [u64; HASHER_WORDS]) -> Self {
+        let (pairs, _) = words.as_chunks::<2>();
+        let mut pairs = pairs.iter();
+        // There is a pair for each that is drawn.
+        Self::keyed(|| pairs.next().copied().unwrap_or_default())
+    }
+
+    /// All keys, in the order in which they were drawn. They are secret: see above.
+    pub(super) fn words(&self) -> impl Iterator<Item = u64> {
+        let lanes = [&self.start].into_iter().chain(&self.usual).chain(&self.others);
+        let halves = lanes.flat_map(|lane| [lane.low, lane.high]);
+        let words = halves.flat_map(|half| [upper_half(half), upper_half(half << 64)]);
+        words.chain(self.long)
     }
 
     fn keyed(mut random: impl FnMut() -> [u64; 2]) -> Self {
@@ -359,6 +380,19 @@ mod tests {
             let fullest = shards.into_iter().max().unwrap();
             // By chance, the fullest of 1,024 shards holds some 135.
             assert!(fullest < 150, "seed {seed}, {count} shards: {fullest}");
+        }
+    }
+
+    #[test]
+    fn a_hash_function_is_made_of_its_words() {
+        let hasher = Hasher::random();
+        let words: Vec<_> = hasher.words().collect();
+        let again = Hasher::from_words(words.clone().try_into().unwrap());
+        assert!(again.words().eq(words));
+        for text in ["", "bob", "a key of forty bytes, which is on the heap", &"x".repeat(200)] {
+            let key = Key::from(text);
+            let id = BucketId::new("limit", &key).shard(2);
+            assert_eq!(hasher.fingerprint(id), again.fingerprint(id));
         }
     }
 

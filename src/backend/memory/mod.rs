@@ -10,6 +10,7 @@
 //! | `several`, `several_charges`, `lock_set` | calls on several buckets |
 //! | `debtors` | how many buckets are in debt or blocked |
 //! | `line`, `lines`, `waiter`, `waiting` | requests that wait for a bucket |
+//! | `dump`, `shard_copy`, `shard_load` | all buckets as bytes, for the next process |
 //!
 //! A bucket takes 32 bytes, whatever the length of its key. Its name is [hashed](fingerprint) with
 //! keys that are random for each store, so a client cannot choose names that collide. 96 bits of
@@ -29,7 +30,9 @@
 //! Requests that wait stand in the [line](mod@line) of their bucket, beside the table. A bucket without
 //! waiters pays nothing for it.
 
+mod clock_source;
 mod debtors;
+mod dump;
 mod eviction;
 mod fingerprint;
 mod line;
@@ -41,7 +44,9 @@ mod several;
 mod several_charges;
 mod shard;
 mod shard_charges;
+mod shard_copy;
 mod shard_lines;
+mod shard_load;
 mod shard_resets;
 mod shard_view;
 mod shards;
@@ -51,10 +56,13 @@ mod waiting;
 
 use std::convert::Infallible;
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 
+use self::clock_source::ClockSource;
+pub use self::dump::DumpError;
 use self::fingerprint::{Fingerprint, Hasher};
 use self::shard::Shard;
 use self::shard_charges::LookupMiss;
@@ -70,8 +78,11 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 /// A store in this process: the default of
 /// [`RateLimiter::in_memory`](crate::RateLimiter::in_memory).
 ///
-/// Decisions take well under a microsecond, and need no runtime and no background task. Buckets are
-/// lost when the process ends, and other processes do not share them; for that, see `Redis`.
+/// Decisions take well under a microsecond, and need no runtime and no background task. Other
+/// processes do not share the buckets; for that, see `Redis`.
+///
+/// Buckets are lost when the process ends, unless it [saves](Self::save_to) them to a file that the
+/// next one [loads](Self::load_or_empty).
 ///
 /// # Examples
 ///
@@ -103,13 +114,10 @@ pub struct Memory {
     hasher: Hasher,
     clock: ClockSource,
     max_keys: usize,
-}
-
-/// The clock of the store. The usual one is called directly, not through a trait object.
-#[derive(Clone, Debug)]
-enum ClockSource {
-    System(SystemClock),
-    Other(Arc<dyn Clock>),
+    /// The time of the dump that was loaded. The clock was never behind it.
+    floor: Timestamp,
+    /// Held while the store is saved to a file.
+    saving: Mutex<()>,
 }
 
 impl Memory {
@@ -126,6 +134,8 @@ impl Memory {
             hasher: Hasher::random(),
             clock: ClockSource::System(SystemClock::new()),
             max_keys: Self::MAX_KEYS,
+            floor: Timestamp::from_micros(i64::MIN),
+            saving: Mutex::new(()),
         }
     }
 
@@ -148,6 +158,8 @@ impl Memory {
     /// * A bucket with waiters stays. So the store exceeds its bound while requests wait for more
     ///   buckets than that.
     ///
+    /// Buckets that the store holds already stay, as far as the bound allows.
+    ///
     /// How hard is it to get free of a limit by flooding the store? A client that has used up its
     /// bucket needs other keys to fill its quota's part of the shard, and each of them must have
     /// used more of the same quota since. That part is the whole shard, or an equal share of it
@@ -155,15 +167,21 @@ impl Memory {
     #[must_use]
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = max_keys.max(1);
-        self.shards = Shards::new(self.max_keys);
+        let held = mem::replace(&mut self.shards, Shards::new(self.max_keys));
+        self.shards.continue_from(&held, self.now());
         self
     }
 
     /// Sets the clock, for instance a [`ManualClock`](crate::clock::ManualClock) in tests.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = ClockSource::Other(Arc::new(clock));
+        self.clock = ClockSource::Other(Arc::new(clock)).not_before(self.floor);
         self
+    }
+
+    /// Sets the clock ahead by as much as it is behind the time of a dump.
+    fn not_before(self, floor: Timestamp) -> Self {
+        Self { clock: self.clock.not_before(floor), floor, ..self }
     }
 
     /// Lets sweeps keep buckets that are full again.
@@ -261,10 +279,7 @@ impl Memory {
 
     #[inline]
     fn now(&self) -> Timestamp {
-        match &self.clock {
-            ClockSource::System(clock) => clock.now(),
-            ClockSource::Other(clock) => clock.now(),
-        }
+        self.clock.now()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::algebra::Bucket;
 ///
 /// The first, *usual* one lies in the shard's own cache lines. Most shards have no other. The slots
 /// of the usual quota are not counted: they are all slots but those of the others.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(super) struct QuotaTable {
     usual: Option<Bucket>,
@@ -18,7 +18,7 @@ pub(super) struct QuotaTable {
     unusual: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct QuotaRow {
     bucket: Bucket,
     /// How many slots name it. At zero, its place is free for another quota.

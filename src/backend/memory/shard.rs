@@ -25,7 +25,7 @@ pub(super) struct Shard {
     pub(super) mark: ResetMark,
     pub(super) quotas: QuotaTable,
     pub(super) evictions: EvictionQueue,
-    capacity: usize,
+    pub(super) capacity: usize,
     /// The slot at which the next sweep for full buckets begins.
     sweep_cursor: usize,
     /// The lines of the buckets that have waiters; `None` if there is no waiter.
@@ -240,7 +240,7 @@ impl Shard {
         self.sweep(now);
         // Before the evictions, which count the newcomer: its quota may be the one that has to pay.
         let Some(quota) = self.quotas.enter(bucket, self.table.len()) else { return };
-        let slot = Slot::new(print, quota, state);
+        let slot = Slot::new(print.tag(), quota, state);
         // Evicts a second bucket if waiters have made the shard exceed its bound.
         for _ in 0..MAX_EVICTIONS {
             if self.table.len() >= self.capacity
@@ -256,7 +256,7 @@ impl Shard {
     }
 
     /// The slot of the bucket to evict for `newcomer`.
-    fn victim(&mut self, newcomer: &Slot, now: Timestamp) -> Option<usize> {
+    pub(super) fn victim(&mut self, newcomer: &Slot, now: Timestamp) -> Option<usize> {
         let capacity = self.capacity;
         let (view, evictions) = self.view(now);
         let victim = evictions.victim(view, newcomer, capacity);
@@ -292,11 +292,7 @@ impl Shard {
 
     /// Whether the slot holds a bucket that may be dropped without changing any answer.
     fn is_idle(&self, index: usize, now: Timestamp) -> bool {
-        let idle = |slot: &Slot| {
-            let bucket = self.quotas.get(slot.quota()?)?;
-            let full_at = bucket.full_at(slot.state());
-            Some(bucket.is_droppable_when_full() && full_at.plus_micros(GRACE) < now)
-        };
+        let idle = |slot: &Slot| Some(is_idle(self.quotas.get(slot.quota()?)?, slot.state(), now));
         self.table.get(index).and_then(idle).unwrap_or(false)
     }
 
@@ -318,4 +314,10 @@ impl Shard {
         }
         true
     }
+}
+
+/// Whether a bucket has been full for long enough to be dropped without changing any answer.
+#[inline]
+pub(super) fn is_idle(bucket: &Bucket, state: State, now: Timestamp) -> bool {
+    bucket.is_droppable_when_full() && bucket.full_at(state).plus_micros(GRACE) < now
 }

@@ -20,6 +20,12 @@ impl Shard {
         self.mark = self.resets.mark();
     }
 
+    /// Goes on from the count of the store that had these buckets before.
+    pub(super) fn continue_resets(&mut self, count: u64) {
+        self.resets.continue_from(count);
+        self.mark = self.resets.mark();
+    }
+
     /// Forgets a bucket, after its reset was [recorded](Self::record_reset). Its waiters stay in
     /// line, now for a new bucket.
     pub(super) fn forget(&mut self, print: Fingerprint, id: BucketId<'_>, now: Timestamp) {

@@ -2,9 +2,12 @@
 
 use parking_lot::Mutex;
 
-use super::fingerprint::Fingerprint;
+use super::fingerprint::{Fingerprint, Tag, shard_of};
 use super::shard::Shard;
+use super::shard_copy::ShardCopy;
+use crate::algebra::{Bucket, State};
 use crate::backend::reset_log::ResetLog;
+use crate::clock::Timestamp;
 
 /// The shards of a store; always at least one.
 pub(super) struct Shards {
@@ -57,5 +60,32 @@ impl Shards {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Mutex<Shard>> {
         self.most.iter().chain([&self.last]).map(|padded| &padded.0)
+    }
+
+    /// Adds a bucket that another store with the same hash had. Returns whether its tag is new
+    /// here.
+    pub(super) fn take_in(&self, tag: Tag, bucket: &Bucket, state: State, now: Timestamp) -> bool {
+        self.get(shard_of(tag, self.count())).lock().take_in(tag, bucket, state, now)
+    }
+
+    /// Goes on with the buckets of other shards, which have the same hash.
+    pub(super) fn continue_from(&self, others: &Self, now: Timestamp) {
+        let (mut copy, mut resets) = (ShardCopy::default(), 0);
+        for shard in others.iter() {
+            let shard = shard.lock();
+            copy.take(&shard);
+            resets = shard.resets.count().max(resets);
+            for (tag, bucket, state) in copy.buckets() {
+                self.take_in(tag, bucket, state, now);
+            }
+        }
+        self.continue_resets(resets);
+    }
+
+    /// Goes on from this count of resets.
+    pub(super) fn continue_resets(&self, count: u64) {
+        if count > 0 {
+            self.iter().for_each(|shard| shard.lock().continue_resets(count));
+        }
     }
 }

@@ -22,7 +22,7 @@
 
 use std::num::NonZeroU32;
 
-use super::fingerprint::{Fingerprint, scale};
+use super::fingerprint::{Tag, scale};
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
@@ -40,8 +40,7 @@ impl Slot {
     const VACANT: Self =
         Self { low: 0, high: 0, quota: None, state: State { value: 0, ts: Timestamp::UNIX_EPOCH } };
 
-    pub(super) fn new(print: Fingerprint, quota: NonZeroU32, state: State) -> Self {
-        let (low, high) = print.tag();
+    pub(super) const fn new((low, high): Tag, quota: NonZeroU32, state: State) -> Self {
         Self { low, high, quota: Some(quota), state }
     }
 
@@ -255,7 +254,7 @@ mod tests {
 
     fn slot(low: u64, value: i64) -> Slot {
         let state = State { value, ts: Timestamp::UNIX_EPOCH };
-        Slot::new(Fingerprint::new(low, 0), NonZeroU32::MIN, state)
+        Slot::new((low, 0), NonZeroU32::MIN, state)
     }
 
     proptest! {

@@ -1,0 +1,143 @@
+//! A file that is replaced in one step.
+//!
+//! # Design
+//!
+//! The new content goes to a draft beside the file, which is persisted, and then renamed to the
+//! name of the file. So that name leads to the whole old content or to the whole new one at any
+//! time.
+//!
+//! **Drafts do not pile up.** A process that is killed leaves its draft. Each replacement first
+//! removes the drafts of its file that no process works on. A process holds a lock on its draft,
+//! which ends with the process, however that ends.
+//!
+//! A draft has no lock for an instant after it was created. A process that removes drafts in that
+//! instant takes the lock, and removes the draft before it gives the lock back. So the creator
+//! looks for its draft once it has the lock, and creates another if it is gone.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The end of the name of a draft.
+const DRAFT: &str = ".draft";
+
+/// How often a draft may be removed by another process before this one gives up.
+const TRIES: u32 = 100;
+
+/// Replaces a file by what `fill` writes, or leaves it as it is.
+pub(super) fn replace(
+    path: &Path,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    let target = target_of(path)?;
+    remove_drafts(&target);
+    let (draft, mut file) = create_draft(&target)?;
+    let replaced =
+        fill(&mut file).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&draft, &target));
+    if replaced.is_err() {
+        // If it cannot be removed, the next replacement tries again.
+        drop(fs::remove_file(&draft));
+    }
+    replaced?;
+    persist_entry(&target)
+}
+
+/// The folder of a file.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+/// The file that is to be replaced: that to which a link leads, if the path is one.
+fn target_of(path: &Path) -> io::Result<PathBuf> {
+    let target = match fs::symlink_metadata(path) {
+        Ok(entry) if entry.file_type().is_symlink() => fs::canonicalize(path)?,
+        _ => path.to_owned(),
+    };
+    match fs::metadata(&target) {
+        // A device or a folder must not be replaced by a file.
+        Ok(entry) if entry.is_dir() => {
+            Err(io::Error::new(ErrorKind::IsADirectory, "it is a folder (name a file in it)"))
+        }
+        Ok(entry) if !entry.is_file() => {
+            Err(io::Error::new(ErrorKind::InvalidInput, "it is no ordinary file (name another)"))
+        }
+        _ if target.file_name().is_none() => {
+            Err(io::Error::new(ErrorKind::InvalidInput, "it has no file name (name a file)"))
+        }
+        _ => Ok(target),
+    }
+}
+
+/// Creates a draft that no other process has, nor removes. The lock lasts as long as the file is
+/// open.
+fn create_draft(target: &Path) -> io::Result<(PathBuf, File)> {
+    for _ in 0..TRIES {
+        let draft = draft_of(target);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&draft)?;
+        // Some file systems have no locks. Drafts pile up there, after processes were killed.
+        if file.lock().is_err() || draft.exists() {
+            return Ok((draft, file));
+        }
+    }
+    Err(io::Error::other("other processes remove the drafts of this file"))
+}
+
+/// A name that no other draft has: two processes may write at the same time, also with the same
+/// identifier in two containers.
+fn draft_of(target: &Path) -> PathBuf {
+    static DRAFTS: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let nth = DRAFTS.fetch_add(1, Ordering::Relaxed);
+    let mut name = OsString::from(target);
+    name.push(format!(".{}-{since}-{nth}{DRAFT}", process::id()));
+    PathBuf::from(name)
+}
+
+/// Removes the drafts that killed processes have left. What cannot be removed stays: it takes space
+/// and harms nothing.
+fn remove_drafts(target: &Path) {
+    let Ok(entries) = fs::read_dir(folder_of(target)) else { return };
+    for entry in entries.flatten() {
+        if !is_draft_of(target, &entry.path()) {
+            continue;
+        }
+        // Without write access: this process does not change what another one has written.
+        let Ok(file) = File::open(entry.path()) else { continue };
+        if file.try_lock().is_ok() {
+            drop(fs::remove_file(entry.path()));
+        }
+    }
+}
+
+fn is_draft_of(target: &Path, path: &Path) -> bool {
+    let names = target.file_name().zip(path.file_name());
+    let Some((target, name)) = names.map(|(a, b)| (a.as_encoded_bytes(), b.as_encoded_bytes()))
+    else {
+        return false;
+    };
+    let rest = name.strip_prefix(target).and_then(|rest| rest.strip_prefix(b"."));
+    let numbers = rest.and_then(|rest| rest.strip_suffix(DRAFT.as_bytes()));
+    numbers.is_some_and(|numbers| {
+        let mut parts = numbers.split(|byte| *byte == b'-');
+        let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+        parts.clone().count() == 3 && parts.all(is_number)
+    })
+}
+
+/// Persists the entry of the file in its folder. Otherwise the old content could be back after the
+/// machine has crashed.
+fn persist_entry(target: &Path) -> io::Result<()> {
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    File::open(folder_of(target))?.sync_all()
+}
