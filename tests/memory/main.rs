@@ -5,6 +5,7 @@
 #[cfg(feature = "middleware")]
 mod allocations;
 mod contract;
+mod dump;
 mod eviction;
 mod hammer;
 mod interleavings;
