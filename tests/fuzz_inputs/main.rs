@@ -15,6 +15,7 @@
 
 mod bytes;
 mod cookies;
+mod dumps;
 mod field;
 mod forwarding;
 mod forwarding_reference;
