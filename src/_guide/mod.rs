@@ -14,6 +14,7 @@
 //! * [Redis][redis]: limits that several processes share, and the day on which Redis fails.
 //! * [PostgreSQL][postgres]: the same in a database, and decisions inside your own transaction.
 //! * [When the store fails][when-the-store-fails]: what clients get then, and three wrappers that change it.
+//! * [Restarts][restarts]: limits in memory that a deployment does not refill.
 //! * [A file, or a store of your own][embedded]: limits that survive a restart, and any store that can
 //!   compare and swap.
 //! * [Shards][shards]: one bucket that is too hot for its store.
@@ -59,6 +60,7 @@ pages! {
     redis: "redis.md",
     #[cfg(feature = "sqlx")]
     postgres: "postgres.md",
+    restarts: "restarts.md",
     #[cfg(all(feature = "embedded", feature = "optimistic"))]
     embedded: "embedded.md",
     #[cfg(all(feature = "memory", feature = "redis"))]

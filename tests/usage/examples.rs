@@ -54,6 +54,9 @@ mod quickstart;
 #[path = "../../examples/redis_bucket.rs"]
 mod redis_bucket;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/restart.rs"]
+mod restart;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/spaced_jobs.rs"]
 mod spaced_jobs;
 #[cfg(feature = "throttle")]
@@ -265,6 +268,44 @@ async fn config_limits_by_its_file_and_names_what_is_missing() {
         Config::from_text("limits.toml", &format!("{text}\n[limits.other]\nquota = '5/h'\n"));
     let error = config::app(&other.unwrap(), limiter(&clock)).unwrap_err().to_string();
     assert!(error.starts_with("limits.toml:33:9: limit \"other\": it has no effect"), "{error}");
+}
+
+#[tokio::test]
+async fn restart_brings_no_more_reports() {
+    let path = std::env::temp_dir().join(format!("tollgate-usage-{}.dump", std::process::id()));
+    for wanted in [[200, 200], [200, 429], [429, 429]] {
+        let service = restart::Service::start(&path).unwrap();
+        for status in wanted {
+            assert_eq!(restart::ask(&service.app, "alice").await, status);
+        }
+        service.stop().unwrap();
+    }
+    let service = restart::Service::start(&path).unwrap();
+    assert_eq!(restart::ask(&service.app, "bob").await, 200);
+    drop(service);
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// A process that crashes has saved what it had taken by the last minute.
+#[tokio::test(start_paused = true)]
+async fn restart_saves_each_minute() {
+    let path = std::env::temp_dir().join(format!("tollgate-saver-{}.dump", std::process::id()));
+    let memory = std::sync::Arc::new(Memory::new());
+    let saver = restart::save_each(SECOND, std::sync::Arc::clone(&memory), path.clone());
+    let saver = tokio::spawn(saver);
+    let limit = Limit::new("limit", Quota::token_bucket(5, HOUR));
+    while !path.exists() {
+        // The clock advances to the next save, and waits until it has ended.
+        sleep(SECOND).await;
+    }
+    RateLimiter::new(std::sync::Arc::clone(&memory)).limit(&limit).await.unwrap();
+    let saved = || Memory::new().load_from(&path).unwrap().len();
+    while saved() == 0 {
+        sleep(SECOND).await;
+    }
+    assert_eq!(saved(), 1);
+    saver.abort();
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[tokio::test]
