@@ -104,15 +104,25 @@ fn on_hangup(_: Sender<()>) -> std::io::Result<()> {
 /// It watches the directory: editors, and Kubernetes, put another file in the place of the old one.
 fn on_change(path: &Path, due: Sender<()>) -> Result<impl Watcher + use<>, Box<dyn Error>> {
     let path = std::path::absolute(path)?;
-    let directory = path.parent().ok_or("a file is in a directory")?;
+    let directory = path.parent().ok_or("a file is in a directory")?.to_owned();
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        // To read the file is an event as well, which must not make another reload.
-        if event.is_ok_and(|event| !event.kind.is_access()) {
+        if event.is_ok_and(|event| concerns(&path, &event)) {
             let _ = due.try_send(());
         }
     })?;
-    watcher.watch(directory, RecursiveMode::NonRecursive)?;
+    watcher.watch(&directory, RecursiveMode::NonRecursive)?;
     Ok(watcher)
+}
+
+/// Whether an event in the directory may have changed what is in the file.
+///
+/// To read the file is an event as well, and so is each line of a log beside it: either would make
+/// the server reload again and again.
+pub(crate) fn concerns(path: &Path, event: &Event) -> bool {
+    // Kubernetes mounts a file as a link through `..data`, which it replaces.
+    let is_it =
+        |other: &PathBuf| other.file_name() == path.file_name() || other.ends_with("..data");
+    !event.kind.is_access() && event.paths.iter().any(is_it)
 }
 
 #[tokio::main]

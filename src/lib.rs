@@ -121,7 +121,7 @@ pub mod key;
 // What the limiter offers to the rooms above is unused where they are left out. The build with all
 // features still finds what nothing uses.
 #[cfg_attr(
-    not(all(feature = "memory", feature = "axum", feature = "retry")),
+    not(all(feature = "memory", feature = "axum", feature = "config", feature = "retry")),
     allow(dead_code, unused_imports)
 )]
 pub mod limiter;

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use notify::event::{AccessKind, AccessMode, DataChange, ModifyKind, RemoveKind, RenameMode};
+use notify::{Event, EventKind};
 use reload::Trigger;
 use support::web::{Reply, get};
 use tokio::runtime::{Builder, Runtime};
@@ -25,7 +27,8 @@ const DEADLINE: Duration = Duration::from_secs(120);
 
 type Test = fn(&Runtime);
 
-static TESTS: [(&str, Test); 3] = [
+static TESTS: [(&str, Test); 4] = [
+    ("only_events_that_may_change_the_file_concern_it", events),
     ("a_hangup_brings_the_numbers_of_the_file_and_no_refill", on_hangup),
     ("a_file_that_is_written_or_put_in_place_brings_its_numbers", on_change),
     ("a_broken_file_leaves_the_numbers_and_says_why", on_broken_file),
@@ -159,6 +162,25 @@ fn signal(name: &str, process: u32) {
 
 fn limits(quota: &str) -> String {
     format!("[limits.per-client]\nquota = \"{quota}\"\nkey = \"client address\"\n")
+}
+
+fn events(_: &Runtime) {
+    let path = Path::new("/etc/service/limits.toml");
+    let read = EventKind::Access(AccessKind::Close(AccessMode::Read));
+    let renamed = EventKind::Modify(ModifyKind::Name(RenameMode::To));
+    let written = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+    for (kind, file, wanted) in [
+        (written, "limits.toml", true),
+        (renamed, "limits.toml", true),
+        (EventKind::Remove(RemoveKind::File), "limits.toml", true),
+        (renamed, "..data", true),
+        (read, "limits.toml", false),
+        (written, "limits.log", false),
+        (renamed, "limits.toml~", false),
+    ] {
+        let event = Event::new(kind).add_path(path.with_file_name(file));
+        assert_eq!(reload::concerns(path, &event), wanted, "{event:?}");
+    }
 }
 
 fn on_hangup(runtime: &Runtime) {
