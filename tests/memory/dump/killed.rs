@@ -74,7 +74,13 @@ fn a_process_that_is_killed_while_it_saves_leaves_one_of_its_dumps() {
     }
     let (folder, mut last, mut drafts) = (Folder::new(), 0, 0);
     let command = program("a_process_that_is_killed_while_it_saves_leaves_one_of_its_dumps");
-    for seed in seeds(63) {
+    let kills = seeds(63).end;
+    for seed in 0.. {
+        // Some kills have to be in the midst of a save. On most machines half of them are.
+        if seed >= kills && drafts > 0 {
+            break;
+        }
+        assert!(seed < kills + 1_000, "no kill was in the midst of a save");
         let mut dice = Dice(seed);
         let mut child = start(&command, &folder.file());
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -100,7 +106,6 @@ fn a_process_that_is_killed_while_it_saves_leaves_one_of_its_dumps() {
         );
         drafts += names.len() - 1;
     }
-    assert!(drafts > 0, "no kill was in the midst of a save");
     Memory::new().save_to(folder.file()).unwrap();
     assert_eq!(folder.names(), ["limits.dump"]);
 }
