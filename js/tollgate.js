@@ -36,15 +36,16 @@ export const clock = () => performance.timeOrigin + performance.now();
  * Asks a route made by `tollgate::routes::remaining`, and makes a bucket of each limit.
  * @param {string|URL} url
  * @param {RequestInit} [options] of `fetch`, such as a header field with a token
+ * @param {() => number} [time] another clock, for tests
  * @returns {Promise<Bucket[]>} in the order of the rules
  */
-export async function look(url, options) {
-  const sent = clock();
+export async function look(url, options, time = clock) {
+  const sent = time();
   const response = await fetch(url, options);
-  const received = clock();
+  const received = time();
   if (!response.ok) throw new Error(`${url} answered ${response.status}`);
   const { now, limits } = await response.json();
-  return limits.map((limit) => new Bucket(limit, now, sent, received));
+  return limits.map((limit) => new Bucket(limit, now, sent, received, time));
 }
 
 /** What a client knows of one limit. Times are milliseconds, as `clock()` tells them. */
@@ -54,9 +55,11 @@ export class Bucket {
    * @param {number} now of that answer
    * @param {number} sent when the request was sent, and its answer received
    * @param {number} received
+   * @param {() => number} time
    */
-  constructor(limit, now, sent, received = sent) {
-    Object.assign(this, limit); // name, cost, max_cost, max_wait, bucket, quota; value and ts
+  constructor(limit, now, sent, received = sent, time = clock) {
+    // Name, cost, max_cost, max_wait, bucket, quota; value and ts.
+    Object.assign(this, limit, { time });
     /** Half the round trip: the server's clock shows `serverTime()` plus this, give or take this. */
     this.uncertainty = (received - sent) / 2;
     // The server read its clock between `sent` and `received`. The earliest time that it may have
@@ -65,12 +68,12 @@ export class Bucket {
   }
 
   /** The earliest time that the server's clock may show, in microseconds. */
-  serverTime(now = clock()) {
+  serverTime(now = this.time()) {
     return Math.floor(now * 1000) + this.ahead;
   }
 
   /** The whole tokens that are left; 0 in debt. */
-  remaining(now = clock()) {
+  remaining(now = this.time()) {
     const { value } = charge(this.bucket, this, this.serverTime(now), 0);
     return value > 0n ? Number(value / BigInt(this.bucket.token)) : 0;
   }
@@ -80,7 +83,7 @@ export class Bucket {
    * `wait` is null if the limit can never grant as much.
    * @returns {{verdict: string, wait: number|null, at: number|null}}
    */
-  predict(cost = this.cost ?? 1, now = clock()) {
+  predict(cost = this.cost ?? 1, now = this.time()) {
     if (cost > this.max_cost) return { verdict: "refused", wait: null, at: null };
     const { verdict, wait } = charge(this.bucket, this, this.serverTime(now), cost, this.max_wait);
     const millis = Math.ceil(Number(wait) / 1000);
@@ -94,7 +97,7 @@ export class Bucket {
    * ahead of `serverTime`, and the request under way for as long: if it arrives by then, the server
    * has at least what is known here.
    */
-  take(cost = this.cost ?? 1, now = clock()) {
+  take(cost = this.cost ?? 1, now = this.time()) {
     const predicted = this.predict(cost, now);
     if (predicted.verdict !== "refused") {
       const [sent, arrived] = [now, now + 4 * this.uncertainty].map((time) =>
@@ -112,7 +115,7 @@ export class Bucket {
    * @param {number} [sent] when its request was sent
    * @param {number} [received]
    */
-  observe(response, sent = clock(), received = clock()) {
+  observe(response, sent = this.time(), received = this.time()) {
     const member = response.headers.get("ratelimit")?.split(JSON.stringify(this.name))[1];
     const told = Number(member?.match(/^[^,]*?;r=(\d+)/)?.[1] ?? NaN);
     // The server has decided between `sent` and `latest`. If it cannot have had as many tokens

@@ -4,7 +4,10 @@
 
 #![cfg(all(feature = "memory", feature = "axum"))]
 
+mod chromium;
 mod node;
+mod playground;
 mod predictor;
+mod stage;
 #[path = "../support/mod.rs"]
 mod support;
