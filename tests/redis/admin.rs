@@ -63,13 +63,13 @@ async fn each_link_of_a_list_leads_to_its_key() {
     let mut path = follow("/ops/limits", limits["limits"][0]["href"].as_str().unwrap());
     assert_eq!(path, "/ops/limits/log%20in");
     path += "?max=2&state=blocked";
-    let (mut found, mut pages, mut digests) = (BTreeSet::new(), 0, 0);
+    // A table that shrinks meanwhile may return a name twice.
+    let (mut found, mut pages, mut digests) = (BTreeSet::new(), 0, BTreeSet::new());
     loop {
         let page = read(&get(address, &path).await);
         for debtor in page["debtors"].as_array().unwrap() {
             let Some(href) = debtor["href"].as_str() else {
-                assert!(debtor["key"].as_str().unwrap().starts_with("sha256="), "{debtor}");
-                digests += 1;
+                digests.insert(debtor["key"].as_str().unwrap().to_owned());
                 continue;
             };
             let shown = read(&get(address, &follow(&path, href)).await);
@@ -88,7 +88,8 @@ async fn each_link_of_a_list_leads_to_its_key() {
         }
     }
     let due: BTreeSet<_> = keys.iter().take(8).map(Key::to_text).collect();
-    assert_eq!((found, digests), (due, 1));
+    assert_eq!(found, due);
+    assert!(digests.len() == 1 && digests.iter().all(|key| key.starts_with("sha256=")));
     assert!(pages >= 5, "{pages}");
     for key in keys.iter().take(8) {
         assert_eq!(limiter.peek(&LOGIN).key(key).await.unwrap().remaining(), 10, "{key}");

@@ -60,6 +60,7 @@ async fn fill(
         if steps >= MAX_STEPS || (steps > 0 && time.is_over()) {
             break;
         }
+        PageTime::pause().await;
         let rows = match batcher.carrier().debtors(range, page.query().bucket()).await {
             Ok(rows) => rows,
             // The next page begins with the step that has failed.

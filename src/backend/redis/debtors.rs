@@ -30,9 +30,9 @@ use crate::backend::{
 };
 use crate::clock::Timestamp;
 
-/// How many steps a page makes. With the 128 places that a server looks at in each, a page looks at
+/// How many steps a page makes. With the 64 places that a server looks at in each, a page looks at
 /// some 1,500 names.
-const MAX_STEPS: usize = 12;
+const MAX_STEPS: usize = 24;
 
 /// Makes a page.
 pub(super) fn page(
@@ -119,6 +119,7 @@ impl DebtorScan {
             if steps >= MAX_STEPS || is_late || self.draft.is_full() {
                 break;
             }
+            PageTime::pause().await;
             place = match self.step(here, &pattern).await {
                 Ok(next) => next,
                 // The next page begins with the step that has failed.
