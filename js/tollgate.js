@@ -91,37 +91,46 @@ export class Bucket {
   }
 
   /**
-   * Predicts the same, and takes the tokens: call it for each request that is sent.
+   * Predicts the same, and takes the tokens unless they are refused: call it for each request that
+   * is sent, and hand what it returns to `observe`.
    *
    * A full bucket gains nothing until the request arrives. The server's clock may be a round trip
    * ahead of `serverTime`, and the request under way for as long: if it arrives by then, the server
    * has at least what is known here.
    */
   take(cost = this.cost ?? 1, now = this.time()) {
-    const predicted = this.predict(cost, now);
-    if (predicted.verdict !== "refused") {
-      const [sent, arrived] = [now, now + 4 * this.uncertainty].map((time) =>
-        charge(this.bucket, this, this.serverTime(time), cost));
-      const gained = Number((arrived.ts - sent.ts) / BigInt(this.bucket.step)) * this.bucket.gain;
-      Object.assign(this, { value: Number(arrived.value) - gained, ts: Number(sent.ts) });
+    this.last = { ...this.predict(cost, now), cost, sent: now };
+    if (this.last.verdict !== "refused") {
+      const { step, gain, token, capacity } = this.bucket;
+      const [sent, arrived] = [now, now + 4 * this.uncertainty].map((time) => {
+        const { value, ts } = charge(this.bucket, this, this.serverTime(time), cost);
+        return { value: Number(value), ts: Number(ts) };
+      });
+      if (sent.value + cost * token === capacity) Object.assign(this, arrived); // it was full
+      else Object.assign(this, sent, { value: arrived.value - ((arrived.ts - sent.ts) / step) * gain });
     }
-    return predicted;
+    return this.last;
   }
 
   /**
-   * Corrects what is known by the field `RateLimit` of a response (draft 11), if others have taken
-   * tokens as well or some came back. The field has whole tokens, so a fraction of one may be lost.
+   * Corrects what is known by a response: if it was refused against the prediction, or the other way
+   * round; and by its field `RateLimit` (draft 11), if others have taken tokens or some came back.
+   * The field has whole tokens, so a fraction of one may be lost.
    * @param {Response} response
-   * @param {number} [sent] when its request was sent
-   * @param {number} [received]
+   * @param {object} taken what `take` has returned for its request
    */
-  observe(response, sent = this.time(), received = this.time()) {
+  observe(response, taken, received = this.time()) {
+    const refused = response.status === 429 || response.status === 503;
+    if (refused !== (taken.verdict === "refused")) {
+      this.value += (refused ? taken.cost : -taken.cost) * this.bucket.token;
+    }
     const member = response.headers.get("ratelimit")?.split(JSON.stringify(this.name))[1];
     const told = Number(member?.match(/^[^,]*?;r=(\d+)/)?.[1] ?? NaN);
     // The server has decided between `sent` and `latest`. If it cannot have had as many tokens
-    // then, it has others than are known here: the fewest count that agree with the field.
+    // then, it has others than are known here: the fewest count that agree with the field. A
+    // request that was sent later is not in the field.
     const latest = received + 2 * this.uncertainty;
-    if (told < this.remaining(sent) || told > this.remaining(latest)) {
+    if (taken === this.last && (told < this.remaining(taken.sent) || told > this.remaining(latest))) {
       const { ts } = charge(this.bucket, this, this.serverTime(latest), 0);
       Object.assign(this, { value: told * this.bucket.token, ts: Number(ts) });
     }

@@ -152,7 +152,8 @@ function readSettings() {
 let delay;
 
 function change(event) {
-  if (event.target.name !== "burst" && event.target.name !== "steady") stop();
+  stop();
+  say(WELCOME);
   readSettings();
   clearTimeout(delay);
   // A slider that is moved says so many times a second.
@@ -231,6 +232,8 @@ for (const [name, run] of Object.entries(lessons)) {
 
 // What it shows.
 
+const WELCOME = $("#note").textContent;
+
 function say(text) {
   $("#note").textContent = text;
 }
@@ -258,10 +261,11 @@ function show(lane, { at, verdict, predicted, agrees, event }) {
   $(".predicted", answer).textContent = known;
   $(".answered", answer).textContent = told;
   const sum = lane.agreed + lane.differed;
-  $(".agreement", answer).textContent = !sum ? "nothing sent yet"
-    : lane.differed ? `${lane.agreed} of ${sum} predicted right` : `all ${sum} predicted right`;
-  $(".agreement", answer).dataset.agreed = lane.agreed;
-  $(".agreement", answer).dataset.differed = lane.differed;
+  const right = `${lane.differed ? `${lane.agreed} of` : "all"} ${sum} predicted right`;
+  // Of shards, the browser knows the sum, and not which two of them a request draws.
+  const isEstimate = lane.bucket.quota.shards > 1;
+  $(".agreement", answer).textContent = !sum ? "nothing sent yet" : isEstimate ? `${right} (estimates)` : right;
+  $(".agreement", answer).dataset.differed = isEstimate ? "" : lane.differed;
   const row = $("#rows").insertRow(0);
   const clock = new Date(at).toISOString().slice(14, 23);
   for (const cell of [clock, lane.title, known, told, String(Math.max(0, Math.floor(lane.level(at))))]) {
@@ -304,8 +308,8 @@ function countdown({ verdict, wait }) {
 
 function gainText({ step, gain, token }) {
   const amount = (tokens) => `${Math.round(tokens * 10) / 10} ${tokens === 1 ? "token" : "tokens"}`;
-  if (step > 1) return `gains ${amount(gain / token)} every ${step / 1e6} s, at once`;
-  return `gains a token every ${Math.round(token / gain / 1e4) / 100} s, bit by bit`;
+  if (step > 1) return `gains ${amount(gain / token)} every ${step / 1e6}\u00a0s, at once`;
+  return `gains a token every ${Math.round(token / gain / 1e4) / 100}\u00a0s, bit by bit`;
 }
 
 let labelled = 0;

@@ -43,9 +43,10 @@ export class Chart {
     const rows = queues ? 3 : 2;
     const [top, bottom] = [rows * ROW + 10, height - (this.hasAxis ? AXIS : 4) - 4];
     const [behind, ahead] = [this.corners(from, now), this.corners(now, to)];
-    // Before a change of the numbers, there may have been more than the capacity is now.
-    const high = Math.max(capacity, 1, ...behind.map(([, level]) => level));
-    const low = queues ? -Math.max(deepest, 1) : 0;
+    // Before a change of the numbers, there may have been more than now, or less.
+    const levels = behind.map(([, level]) => level);
+    const high = Math.max(capacity, 1, ...levels);
+    const low = Math.min(queues ? -Math.max(deepest, 1) : 0, ...levels);
     const x = (time) => LEFT + ((time - from) / (to - from)) * (width - LEFT - 6);
     const y = (level) => bottom - ((level - low) / (high - low)) * (bottom - top);
     const line = (points, color, dash = [], weight = 1) => {
@@ -162,7 +163,12 @@ export class Chart {
         if (begin < end) line([[x(begin), row.wait], [x(end), row.wait]], colors.queued, [], 1.5);
       }
     }
-    for (const { kind, px, count } of groups.values()) {
+    // A number needs room beside its mark.
+    const places = [...groups.values()];
+    const isFree = (mine, side) => !places.some((other) => other !== mine && (row[other.kind] ?? row.run) === (row[mine.kind] ?? row.run)
+      && (other.px - mine.px) * side > 0 && (other.px - mine.px) * side < 26);
+    for (const group of places) {
+      const { kind, px, count } = group;
       const py = row[kind] ?? row.run;
       pen.beginPath();
       if (kind === "refused") {
@@ -187,9 +193,9 @@ export class Chart {
         pen.fillStyle = color;
         pen.fill();
       }
-      if (count === 1) continue;
       // To the right of those that wait is their line.
       const isLeft = kind === "wait";
+      if (count === 1 || !isFree(group, isLeft ? -1 : 1)) continue;
       text(String(count), isLeft ? px - 8 : px + 7, py + 0.5, kind === "later" ? colors.muted : color, isLeft ? "right" : "left");
     }
   }

@@ -35,9 +35,7 @@ export class Lane {
 
   /** Predicts a request that is sent now. */
   predict(id) {
-    const time = now();
-    const predicted = this.bucket.take(undefined, time);
-    predicted.time = time;
+    const predicted = this.bucket.take();
     this.sent.set(id, predicted);
     return predicted;
   }
@@ -55,6 +53,8 @@ export class Lane {
       mark.agrees = this.agrees(predicted, event);
       if (mark.agrees) this.agreed += 1;
       else this.differed += 1;
+      const status = event.verdict === "refused" ? 429 : 200;
+      this.bucket.observe({ status, headers: new Headers(event.fields ?? []) }, predicted, now());
     }
     this.marks.push(mark);
     return mark;
@@ -71,14 +71,15 @@ export class Lane {
     return mark;
   }
 
-  /** Whether the verdict is the same, and the instant to come back or to run, by both clocks. */
+  /** Whether the verdict is the one that was predicted, and the instant to run or to come back. */
   agrees(predicted, event) {
     if (event.wait === null || predicted.wait === null) return event.wait === predicted.wait;
-    const told = (event.now + event.wait - this.bucket.ahead) / 1000;
-    // Waits are rounded up to a millisecond; the clocks differ by the round trip, as do those of a
-    // request that is under way.
-    const close = Math.abs(told - predicted.at) <= 1 + 4 * this.bucket.uncertainty;
-    return close && (predicted.verdict === event.verdict || told - predicted.time <= 4 * this.bucket.uncertainty);
+    const decided = (event.now - this.bucket.ahead) / 1000;
+    // As exactly as the clock is known and the request was under way; waits are whole milliseconds.
+    const close = 4 * this.bucket.uncertainty + decided - predicted.sent;
+    if (event.verdict === "admitted") return predicted.verdict === "admitted" || decided + close >= predicted.at;
+    const late = predicted.at - (decided + event.wait / 1000);
+    return predicted.verdict === event.verdict && late >= -close && late < 1 + close;
   }
 
   know({ now: at, value, ts }) {

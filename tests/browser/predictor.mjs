@@ -26,10 +26,12 @@ const calls = {
     });
   },
 
-  // How many tokens a bucket knows of at a time, after a response with these fields.
-  observe: ([limit, now, looked, fields, sent, received, at]) => {
+  // How many tokens a bucket knows of at a time, after requests with these costs were sent, and a
+  // response came to the first of them.
+  observe: ([limit, now, looked, costs, status, fields, sent, received, at]) => {
     const bucket = new Bucket(limit, now, ...looked);
-    bucket.observe({ headers: new Headers(fields) }, sent, received);
+    const [first] = costs.map((cost) => bucket.take(cost, sent));
+    bucket.observe({ status, headers: new Headers(fields) }, first, received);
     return bucket.remaining(at);
   },
 

@@ -377,29 +377,49 @@ fn what_others_take_is_read_from_the_fields_of_a_response() {
     at_once(limiter.limit(&limit).cost(14)).unwrap();
     let told = at_once(limits(&limiter.layer(&limit)));
     let (name, now) = ("\"a \\\"b\\\"\"", millis_of(START));
-    // Six are known when the request is sent, and seven 100 ms later, when its response is there.
-    // All are counted another 100 ms later.
+    // Six are known when a request of no cost is sent, and seven 100 ms later, when its response is
+    // there. All are counted another 100 ms later.
     let cases = [
-        (String::new(), 8),
-        ("\"other\";r=1;t=1, \"third\";r=2".to_owned(), 8),
-        (format!("{name};t=1, \"third\";r=2"), 8),
-        (format!("{name};r=6;t=1"), 8),
-        (format!("{name};r=7;t=1"), 8),
+        (&[0][..], 200, String::new(), 8),
+        (&[0], 200, "\"other\";r=1;t=1, \"third\";r=2".to_owned(), 8),
+        (&[0], 200, format!("{name};t=1, \"third\";r=2"), 8),
+        (&[0], 200, format!("{name};r=6;t=1"), 8),
+        (&[0], 200, format!("{name};r=7;t=1"), 8),
         // Others have taken some. Those that came in since they did are lost at worst.
-        (format!("{name};r=5;t=1"), 6),
-        (format!("\"other\";r=9, {name};pk=:YQ==:;r=2;t=1"), 3),
-        (format!("{name};r=0;t=1, \"third\";r=9"), 1),
+        (&[0], 200, format!("{name};r=5;t=1"), 6),
+        (&[0], 200, format!("\"other\";r=9, {name};pk=:YQ==:;r=2;t=1"), 3),
+        (&[0], 200, format!("{name};r=0;t=1, \"third\";r=9"), 1),
         // Some came back.
-        (format!("{name};r=15;t=1"), 16),
+        (&[0], 200, format!("{name};r=15;t=1"), 16),
+        // What is known includes the request, and another one that was sent meanwhile.
+        (&[2], 200, format!("{name};r=4;t=1"), 6),
+        (&[2, 3], 200, format!("{name};r=4;t=1"), 3),
+        // Refused against the prediction, as by another limit: it took nothing.
+        (&[2], 429, String::new(), 8),
+        (&[2, 3], 503, String::new(), 5),
+        // Admitted against the prediction, on the edge: it took its tokens.
+        (&[7], 200, format!("{name};r=0;t=1"), 1),
+        (&[7], 429, format!("{name};r=6;t=1"), 8),
     ];
-    let call = |(field, _): &(String, u64)| {
+    let call = |(costs, status, field, _): &(&[u64], u16, String, u64)| {
         let fields = json!({ "ratelimit": field });
         let (limit, looked) = (&told["limits"][0], [now, now]);
-        json!(["observe", limit, told["now"], looked, fields, now, now + 100, now + 200])
+        json!([
+            "observe",
+            limit,
+            told["now"],
+            looked,
+            costs,
+            status,
+            fields,
+            now,
+            now + 100,
+            now + 200
+        ])
     };
     let calls: Vec<_> = cases.iter().map(call).collect();
-    for ((field, known), told) in cases.iter().zip(node::run("predictor.mjs", &calls)) {
-        assert_eq!(told, json!(known), "{field}");
+    for (case, told) in cases.iter().zip(node::run("predictor.mjs", &calls)) {
+        assert_eq!(told, json!(case.3), "{case:?}");
     }
 }
 
@@ -414,7 +434,18 @@ fn what_is_observed_does_not_move_a_window() {
     let known_at = |at: i64| {
         let fields = json!({ "ratelimit": "\"api\";r=3;t=1" });
         let looked = [now, now];
-        json!(["observe", told["limits"][0], told["now"], looked, fields, now, now + 10, now + at])
+        json!([
+            "observe",
+            told["limits"][0],
+            told["now"],
+            looked,
+            [0],
+            200,
+            fields,
+            now,
+            now + 10,
+            now + at
+        ])
     };
     let calls = [known_at(10), known_at(699), known_at(700)];
     assert_eq!(node::run("predictor.mjs", &calls), [json!(3), json!(3), json!(10)]);
