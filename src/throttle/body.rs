@@ -45,14 +45,12 @@ pin_project! {
         gate: Gate<Bytes>,
         // What is left of the last frame, behind the piece in the gate.
         rest: Bytes,
-        piece: u64,
     }
 }
 
 impl<B> ThrottledBody<B> {
-    pub(super) fn new(inner: B, limit: &Limit, gate: Gate<Bytes>) -> Self {
-        let piece = piece_of(limit);
-        Self { inner, gate, rest: Bytes::new(), piece }
+    pub(super) const fn new(inner: B, gate: Gate<Bytes>) -> Self {
+        Self { inner, gate, rest: Bytes::new() }
     }
 
     /// The body inside.
@@ -135,7 +133,9 @@ where
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                 }
             }
-            let piece = usize::try_from(*this.piece).unwrap_or(usize::MAX).min(this.rest.len());
+            // By the numbers in force: a piece for others might never fit.
+            let piece = usize::try_from(piece_of(this.gate.limit())).unwrap_or(usize::MAX);
+            let piece = piece.min(this.rest.len());
             let piece = this.rest.split_to(piece);
             let cost = len(piece.len());
             this.gate.hold(piece, cost);

@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use super::item_charge::ItemCharge;
+#[cfg(feature = "middleware")]
+use crate::limiter::Limit;
 use crate::limiter::RateLimited;
 
 /// Holds one item until its tokens are there.
@@ -26,6 +28,12 @@ enum ItemTurn {
 impl<T> Gate<T> {
     pub(super) const fn new(charge: ItemCharge) -> Self {
         Self { charge, item: None, turn: ItemTurn::Granted }
+    }
+
+    /// The limit, with the numbers in force.
+    #[cfg(feature = "middleware")]
+    pub(super) fn limit(&self) -> &Limit {
+        self.charge.limiter.current_shared(&self.charge.limit)
     }
 
     pub(super) const fn item(&self) -> Option<&T> {

@@ -120,7 +120,7 @@ impl Throttle {
     /// that is read.
     #[cfg(feature = "middleware")]
     pub fn body<B>(&self, body: B) -> ThrottledBody<B> {
-        ThrottledBody::new(body, &self.charge.limit, self.gate())
+        ThrottledBody::new(body, self.gate())
     }
 
     fn gate<T>(&self) -> Gate<T> {

@@ -70,6 +70,23 @@ async fn small_frames_stay_whole_and_trailers_pass() {
     assert_eq!((frames, seen), (due.to_vec(), Some(trailers)));
 }
 
+/// A piece that was cut by other numbers might cost more than the limit can ever grant.
+#[tokio::test(start_paused = true)]
+async fn pieces_are_cut_by_the_numbers_in_force() {
+    let limiter = paused();
+    let mut begun = limiter.throttle(&BYTES).body(Full::new(numbered(0, 120)));
+    let first = begun.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(first.len(), 50);
+    let slow = Quota::token_bucket(100, SECOND).capacity(10).max_reserved(20);
+    limiter.replace(&BYTES, slow).unwrap();
+    let later = limiter.throttle(&BYTES).body(Full::new(numbered(50, 70)));
+    for body in [begun, later] {
+        let (bytes, frames, _) = read(body).await;
+        assert_eq!(bytes, numbered(50, 70));
+        assert!(frames.iter().all(|(size, _)| *size == 5), "what comes in 50 ms: {frames:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn sizes_and_ends_are_those_of_what_is_left() {
     let mut body = paused().throttle(&BYTES).body(Full::new(numbered(0, 120)));
