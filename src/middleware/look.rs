@@ -56,7 +56,7 @@ impl LayerView {
             if !planned.rule.is_enforced_on_some() {
                 continue;
             }
-            let demand = match planned.demand(&plan.limiter, head, position) {
+            let demand = match planned.look(&plan.limiter, head, position) {
                 Ok(Some(demand)) if planned.enforces(&demand) => demand,
                 Ok(_) => continue,
                 Err(no_key) => return Err(respond(plan, &Rejection::NoKey(no_key), head)),

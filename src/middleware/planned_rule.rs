@@ -117,6 +117,27 @@ impl PlannedRule {
         }
     }
 
+    /// The limit and the key that a request would pay by, as a demand; `None` if it is not limited.
+    ///
+    /// The cost is not computed: it may depend on what this request does not have.
+    ///
+    /// # Errors
+    ///
+    /// Like [`demand`](Self::demand).
+    pub(super) fn look<'p>(
+        &'p self,
+        limiter: &'p RateLimiter,
+        head: &Head<'_>,
+        position: usize,
+    ) -> Result<Option<Demand<RuleLimit<'p>>>, NoKey> {
+        let key = match self.extract(head) {
+            Ok(Extracted::Key(key)) => Some(key),
+            keyless => self.key_in_place(head, &keyless)?,
+        };
+        let choose = |key| Some(self.choose(limiter, head)?.demand(key, None, position));
+        Ok(key.and_then(choose))
+    }
+
     /// Extracts the key of a request, and looks for signs of a misconfiguration.
     #[inline(always)]
     pub(super) fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
@@ -143,7 +164,17 @@ impl PlannedRule {
         extracted: Result<Extracted, KeyError>,
         position: usize,
     ) -> Result<Option<Demand<RuleLimit<'p>>>, NoKey> {
-        let error = match &extracted {
+        let key = self.key_in_place(head, &extracted)?;
+        Ok(key.and_then(|key| self.demand_by(limiter, head, key, position)))
+    }
+
+    /// The key of a request that has none; `None` if it is not limited.
+    fn key_in_place(
+        &self,
+        head: &Head<'_>,
+        extracted: &Result<Extracted, KeyError>,
+    ) -> Result<Option<Key>, NoKey> {
+        let error = match extracted {
             Ok(_) => return Ok(None),
             Err(error) => error,
         };
@@ -168,7 +199,7 @@ impl PlannedRule {
         }
         match (status, missing_key) {
             (Some(status), _) => Err(NoKey::new(status, error)),
-            (None, MissingKey::Shared) => Ok(self.demand_by(limiter, head, Key::GLOBAL, position)),
+            (None, MissingKey::Shared) => Ok(Some(Key::GLOBAL)),
             (None, _) => Ok(None),
         }
     }

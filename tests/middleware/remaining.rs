@@ -96,6 +96,25 @@ fn asking_takes_nothing() {
     assert_eq!(at_once(ask(&app, "/", &ANN)).field("ratelimit"), Some("\"per-user\";r=19;t=114"));
 }
 
+/// A cost may come from a field that the request that asks does not have.
+#[test]
+fn asking_computes_no_cost() {
+    let cost = |head: &Head<'_>| head.headers()["x-cost"].to_str().unwrap().parse().unwrap();
+    let limiter = limiter(&ManualClock::new(START));
+    for missing_key in [MissingKey::Exempt, MissingKey::Shared] {
+        let rule = Rule::new(&PER_USER).key(header("x-user")).missing_key(missing_key);
+        let layer = limiter.layer(rule.cost_with(cost));
+        let app = Router::new().route("/limits", get(remaining(&layer)));
+        let page = told(&app, &ANN);
+        assert_eq!(
+            (&page["limits"][0]["cost"], &page["limits"][0]["value"]),
+            (&Value::Null, &json!(120_000_000))
+        );
+        let shared = usize::from(missing_key == MissingKey::Shared);
+        assert_eq!(told(&app, &[])["limits"].as_array().unwrap().len(), shared);
+    }
+}
+
 #[test]
 fn every_rule_is_told_in_order_and_a_name_is_escaped() {
     let limiter = limiter(&ManualClock::new(START));
