@@ -121,7 +121,7 @@ impl<B: Backend> LeaseDriver<B> {
         units: Units,
     ) -> ChangePart<'a> {
         let now = self.clock.now();
-        let taken = self.with_record(leased.limit, leased.id.key(), |record| {
+        let taken = self.with_record_in(&terms, leased.limit, leased.id.key(), |record| {
             let rest = record.node.penalize(units.saturating_neg());
             (rest, record.state(now))
         });
@@ -157,7 +157,12 @@ impl<B: Backend> LeaseDriver<B> {
                 let back = node.take_back(&terms, units, origin, forgotten, now);
                 (back, record.state(now))
             }
-            _ => (LeaseNode::return_to_store(&terms, units, origin, forgotten), origin),
+            // The lots in those numbers are gone, and the refill has replaced what they had paid.
+            other => {
+                let last_paid = other.and_then(|record| record.node.last_paid());
+                let last_paid = last_paid.max(forgotten);
+                (LeaseNode::return_to_store(&terms, units, origin, last_paid), origin)
+            }
         };
         match back {
             PermitReturn::Store(back) => {

@@ -97,7 +97,7 @@ impl<B> LeaseDriver<B> {
         self.terms(limit, bucket)
     }
 
-    /// Works on the record of a bucket, if there is one for these numbers.
+    /// Works on the record of a bucket, if there is one, whatever its numbers are.
     pub(super) fn with_record<T>(
         &self,
         limit: usize,
@@ -107,6 +107,19 @@ impl<B> LeaseDriver<B> {
         let place = self.table.place(limit, key);
         let mut part = self.table.part(place)?;
         part.find(place, key).map(work)
+    }
+
+    /// As [`with_record`](Self::with_record), if the lots are in these numbers: units of others may
+    /// be worth much more or much less.
+    pub(super) fn with_record_in<T>(
+        &self,
+        terms: &LeaseTerms,
+        limit: usize,
+        key: &Key,
+        work: impl FnOnce(&mut LeaseRecord) -> T,
+    ) -> Option<T> {
+        let work = |record: &mut LeaseRecord| (record.terms == *terms).then(|| work(record));
+        self.with_record(limit, key, work).flatten()
     }
 
     /// Works on the record of a bucket, which is made if there is none and room for it.

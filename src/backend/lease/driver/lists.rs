@@ -179,7 +179,9 @@ impl<B: Backend> LeaseDriver<B> {
         if reading.verdict() == Verdict::Refused {
             let now = self.clock.now();
             let wait = u64::try_from(reading.wait().as_micros()).unwrap_or(u64::MAX);
-            self.with_record(*limit, key, |record| record.node.deny(terms, *units, wait, now));
+            self.with_record_in(terms, *limit, key, |record| {
+                record.node.deny(terms, *units, wait, now);
+            });
         }
         *reading
     }

@@ -295,7 +295,7 @@ impl<B: Backend> LeaseDriver<B> {
             [reading] if reading.verdict() == Verdict::Refused => {
                 let wait = u64::try_from(reading.wait().as_micros()).unwrap_or(u64::MAX);
                 let at = applied.now();
-                self.with_record(leased.limit, leased.id.key(), |record| {
+                self.with_record_in(&terms, leased.limit, leased.id.key(), |record| {
                     record.node.note_time(at, now);
                     record.node.deny(&terms, units, wait, now);
                 });
@@ -338,7 +338,8 @@ impl<B: Backend> LeaseDriver<B> {
         reading: &Reading,
     ) -> Reading {
         let now = self.clock.now();
-        let held = self.with_record(limit, key, |record| record.node.held(now)).unwrap_or(0);
+        let held = self.with_record_in(terms, limit, key, |record| record.node.held(now));
+        let held = held.unwrap_or(0);
         if held == 0 {
             return *reading;
         }
