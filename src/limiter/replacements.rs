@@ -113,11 +113,21 @@ impl Replacements {
     ///
     /// If the limiter keeps as many versions as it can.
     pub(super) fn replace(&self, of: &Limit, new: Limit) -> Result<Limit, TooManyVersions> {
+        let is_own = new == *of;
+        if is_own && self.is_empty() {
+            return Ok(of.clone());
+        }
         let table = self.table.get_or_init(|| Box::new(ReplacementTable::new()));
         let mut kept = table.kept();
-        let entry = table.entry(of);
+        // An entry stays, so one is added only for other numbers, and only if these can be kept.
+        let entry = match table.existing(of) {
+            Some(entry) => entry,
+            None if is_own => return Ok(of.clone()),
+            None if *kept >= MAX_VERSIONS => return Err(TooManyVersions),
+            None => table.entry(of),
+        };
         let before = entry.current().map_or_else(|| of.clone(), |before| Limit::clone(before));
-        let index = if new == entry.of { 0 } else { entry.version(new, &mut kept)? };
+        let index = if is_own { 0 } else { entry.version(new, &mut kept)? };
         // A decision that sees the index sees the version, too.
         entry.in_force.store(index, Ordering::Release);
         ANY.store(true, Ordering::Relaxed);
@@ -146,6 +156,18 @@ impl ReplacementTable {
             // plan, but it is not that plan.
             if current.is_some_and(|current| std::ptr::eq(Arc::as_ptr(current), limit)) {
                 return None;
+            }
+            link = &entry.next;
+        }
+    }
+
+    /// The entry of a limit, if there is one.
+    fn existing(&self, of: &Limit) -> Option<&ReplacedLimit> {
+        let mut link = self.chains.get(chain(of))?;
+        loop {
+            let entry = link.get()?;
+            if entry.is_of(of) {
+                return Some(entry);
             }
             link = &entry.next;
         }
@@ -274,6 +296,10 @@ mod tests {
         replacements.get(of).map_or_else(|| of.clone(), |limit| Limit::clone(limit))
     }
 
+    fn table_of(replacements: &Replacements) -> &ReplacementTable {
+        replacements.table.get().unwrap()
+    }
+
     #[test]
     fn indices_fill_chunks_that_double() {
         let mut expected = (0, 0);
@@ -311,6 +337,20 @@ mod tests {
             }
         }
         assert_eq!(*replacements.table.get().unwrap().kept(), 2);
+    }
+
+    /// A controller may set the numbers of each tenant again and again, though few differ.
+    #[test]
+    fn a_limit_whose_numbers_stay_takes_no_place() {
+        let (replacements, api) = (Replacements::default(), limit("api", 1));
+        assert_eq!(replacements.replace(&api, limit("api", 1)).unwrap(), api);
+        assert!(replacements.is_empty());
+        replacements.replace(&api, limit("api", 2)).unwrap();
+        replacements.replace(&limit("other", 1), limit("other", 1)).unwrap();
+        *table_of(&replacements).kept() = MAX_VERSIONS;
+        replacements.replace(&limit("third", 1), limit("third", 2)).unwrap_err();
+        let has_entry = |name| table_of(&replacements).existing(&limit(name, 1)).is_some();
+        assert_eq!(["api", "other", "third"].map(has_entry), [true, false, false]);
     }
 
     #[test]
