@@ -12,8 +12,10 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use support::web::{Reply, send, serve};
 use support::{START, at_once, limiter};
+use tollgate::algebra::State;
 use tollgate::backend::{
-    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, DebtorBucket, DebtorPage,
+    DebtorQuery, DebtorReport, Memory, StoredKey,
 };
 use tollgate::clock::ManualClock;
 use tollgate::routes::admin;
@@ -504,6 +506,53 @@ async fn a_store_that_cannot_list_or_does_not_answer_says_so() {
         let told = detail(&reply, 503);
         assert_eq!(told, "plain backend could not decide: its disk is gone");
         assert_eq!(reply.field("retry-after"), Some("1"));
+    }
+}
+
+/// A store that lists these keys, each with a debt.
+#[derive(Debug)]
+struct Listing(Memory, &'static [&'static str]);
+
+impl Backend for Listing {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        self.0.apply(charges)
+    }
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.0.adjust(adjustments)
+    }
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        self.0.reset(ids)
+    }
+    fn debtors(&self, _: &DebtorQuery) -> Answer<DebtorReport> {
+        let debt = State { value: -1, ts: START };
+        let bucket = |key: &&str| DebtorBucket::new(StoredKey::Key(Key::from(*key)), 0, debt);
+        let debtors = self.1.iter().map(bucket).collect();
+        Answer::Ready(Ok(DebtorReport::Page(DebtorPage::new(START, debtors, None))))
+    }
+}
+
+/// Clients choose keys. A link never becomes a step of a path or the address of another place.
+#[tokio::test]
+async fn a_link_leads_to_its_key_whatever_that_is() {
+    static COLON: Limit = Limit::new("http://x", Quota::token_bucket(5, HOUR));
+    static KEYS: [&str; 4] = [".", "..", "a:b", "..x"];
+    let limiter = RateLimiter::new(Listing(Memory::new(), &KEYS));
+    let app = Router::new().nest("/a:b", admin(&limiter, [&COLON]).without_authentication());
+    let find =
+        async |path: &str| read(&ask(&app, Request::get(path).body(Body::empty()).unwrap()).await);
+    let page = find("/a:b").await;
+    assert_eq!(page["limits"][0]["href"], "a%3Ab/http%3A%2F%2Fx");
+    let page = find("/a:b/http:%2F%2Fx").await;
+    let links: Vec<_> = page["debtors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["href"].as_str().unwrap())
+        .collect();
+    let wanted = ["%252E", "%252E%252E", "a%253Ab", "..x"];
+    assert_eq!(links, wanted.map(|key| format!("http%3A%2F%2Fx/{key}")));
+    for (link, key) in links.iter().zip(KEYS) {
+        assert_eq!(find(&format!("/a:b/{link}")).await["key"], Key::from(key).to_text());
     }
 }
 

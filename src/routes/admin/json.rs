@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::path::{below, encode};
+use super::path::{below, encode, key_segment};
 use super::query::{ListQuery, name_of};
 use crate::backend::{DebtorCount, DebtorKind, DebtorPage, OnFailure};
 use crate::limiter::{Debtor, Limit, Snapshot};
@@ -70,7 +70,7 @@ fn debtor(debtor: &Debtor, path: &str) -> Value {
     let mut fields = snapshot(debtor.snapshot(), &key);
     // The list has it already.
     fields.remove("limit");
-    let href = debtor.key().as_key().map(|_| below(path, &key));
+    let href = debtor.key().as_key().map(|_| below(path, key_segment(&key)));
     fields.insert("href".to_owned(), json!(href));
     fields.insert("state".to_owned(), json!(name_of(debtor.kind())));
     if debtor.snapshot().limit().quota().get_shards() > 1 {

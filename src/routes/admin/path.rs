@@ -29,6 +29,17 @@ pub(super) fn segments<T>(path: Result<Path<T>, PathRejection>) -> Result<T, Adm
 pub(super) fn below(path: &str, name: &str) -> String {
     match path.rsplit('/').next() {
         None | Some("") => encode(name),
-        Some(last) => format!("{last}/{}", encode(name)),
+        // What has a colon in its first segment is no relative link, but one with a scheme.
+        Some(last) => format!("{}/{}", last.replace(':', "%3A"), encode(name)),
+    }
+}
+
+/// The text form of a key, for a path. `.` and `..` are steps of a path, percent-encoded or not, so
+/// these keys are written with the escapes of the text form.
+pub(super) fn key_segment(text: &str) -> &str {
+    match text {
+        "." => "%2E",
+        ".." => "%2E%2E",
+        _ => text,
     }
 }
