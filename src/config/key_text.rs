@@ -203,6 +203,9 @@ fn extractor(
                      they get a digest"
                 ));
             }
+            if ADDRESS_FIELDS.contains(&name.as_str()) {
+                return Err(WRITTEN_BY_CLIENTS.to_owned());
+            }
             let header = Header::new(name);
             let header = if options.ignores_case { header.ignore_case() } else { header };
             Ok(match options.max_length {
@@ -292,6 +295,21 @@ fn unknown(given: &str) -> String {
 fn lacks_feature(source: &str, feature: &str) -> String {
     format!("\"{source}\" needs the feature `{feature}`: add it to the features of `tollgate`")
 }
+
+/// The fields in which proxies tell the address of a client. A client can write them as well, and
+/// only `client_address` tells which of the two has.
+const ADDRESS_FIELDS: [&str; 6] = [
+    "x-forwarded-for",
+    "forwarded",
+    "x-real-ip",
+    "cf-connecting-ip",
+    "true-client-ip",
+    "fly-client-ip",
+];
+
+const WRITTEN_BY_CLIENTS: &str = "any client can write that field, and so choose its bucket; write \
+                                  \"client address\", and name the field and the proxies in \
+                                  `client_address`";
 
 const NONE_ALONE: &str = "\"none\" stands alone: it is one bucket for all requests";
 

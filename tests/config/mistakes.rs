@@ -196,6 +196,9 @@ fn a_key_is_one_that_a_file_can_name() {
     let all = "write \"client address\", \"header x-user\", \"bearer token\", \"api key \
                x-api-key\", \"cookie session\", \"session\", \"matched path\" or \"none\"; the \
                program can give any other key";
+    let written_by_clients = "any client can write that field, and so choose its bucket; write \
+                              \"client address\", and name the field and the proxies in \
+                              `client_address`";
     for (given, way_out) in [
         ("\"headr x-user\"", "did you mean \"header\"?"),
         ("\"client adress\"", "did you mean \"client address\"?"),
@@ -237,6 +240,9 @@ fn a_key_is_one_that_a_file_can_name() {
             "a secret would be in the store and in the log; write \"cookie session\", of which \
              they get a digest",
         ),
+        ("\"header X-Forwarded-For\"", written_by_clients),
+        ("\"bearer token or header forwarded\"", written_by_clients),
+        ("\"header cf-connecting-ip, max length 64\"", written_by_clients),
         ("\"bearer token or none\"", "\"none\" stands alone: it is one bucket for all requests"),
         ("\"bearer token or \"", all),
     ] {
