@@ -37,7 +37,9 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &ConfigNode) -> ClientIp {
         let node = &given.node;
         match field {
             AddressOption::From => from = reader.read(field, node, read_from),
-            AddressOption::TrustedProxies => proxies = networks(reader, field, node),
+            AddressOption::TrustedProxies => {
+                proxies = networks(reader, field, node, ALL_TRUSTED);
+            }
             AddressOption::TrustedHops => hops = reader.whole(field, node, 1..=100),
             AddressOption::Ipv6Prefix => prefix = reader.whole(field, node, 1..=128),
         }
@@ -137,17 +139,26 @@ fn read_from(node: &ConfigNode) -> Result<AddressOrigin, String> {
     }
 }
 
-/// Networks by their prefixes, or all private ones.
+const ALL_TRUSTED: &str = "that is each address, so any client could choose its own: name the \
+                           networks of the proxies, or their number by `trusted_hops`";
+
+/// Networks by their prefixes, or all private ones. `of_all` is what is wrong with one that has each
+/// address.
 pub(super) fn networks(
     reader: &mut Reader<'_>,
     field: impl FieldName,
     node: &ConfigNode,
+    of_all: &str,
 ) -> Option<Given<Networks>> {
     if node.text() == Some("private") {
         return Some(Given { at: node.at, value: Some(Networks::private()) });
     }
     let texts = reader.list(field, node, |item| {
         let text = item.text().filter(|text| Networks::try_new([text]).is_ok());
+        let prefix = text.and_then(|text| text.split_once('/')?.1.trim().parse::<u8>().ok());
+        if prefix == Some(0) {
+            return Err(of_all.to_owned());
+        }
         text.map(str::to_owned).ok_or_else(|| {
             "write an address and the length of its prefix, such as \"10.0.0.0/8\", or \"private\" \
              alone for all private networks"

@@ -84,7 +84,9 @@ impl RuleFields {
                 self.methods = reader.list(field, node, |item| word(item, &METHODS));
             }
             LimitField::ExemptPaths => self.exempt_paths = reader.list(field, node, path),
-            LimitField::ExemptNetworks => self.exempt_networks = networks(reader, field, node),
+            LimitField::ExemptNetworks => {
+                self.exempt_networks = networks(reader, field, node, ALL_EXEMPT);
+            }
             LimitField::Sample => self.sample = reader.read(field, node, portion),
             LimitField::Enforce => self.enforce = reader.read(field, node, portion),
             LimitField::Shadow => self.shadow = reader.flag(field, node),
@@ -197,6 +199,9 @@ impl RuleSettings {
         rule
     }
 }
+
+const ALL_EXEMPT: &str = "that is each address, so no client would be limited: name some networks, \
+                          or switch the limit off by `enabled`";
 
 fn missing_key(node: &ConfigNode) -> Result<MissingKey, String> {
     let way_out =

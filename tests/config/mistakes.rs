@@ -289,6 +289,11 @@ fn conditions_are_ones_that_can_apply() {
         "`exempt_networks` has the text \"10.0.0.0/33\" (write an address and the length of its \
          prefix, such as \"10.0.0.0/8\", or \"private\" alone for all private networks)",
     );
+    is_wrong_beside_quota(
+        "exempt_networks: [\"10.0.0.0/8\", ¶\"::/0\"]",
+        "`exempt_networks` has the text \"::/0\" (that is each address, so no client would be \
+         limited: name some networks, or switch the limit off by `enabled`)",
+    );
     for (given, way_out) in [
         ("\"110%\"", "a portion of 110 percent is more than all (use 0 to 100)"),
         ("\"0.5%\"", "write whole percent, such as \"10%\"; less than one is \"1 in 1000\""),
@@ -532,6 +537,12 @@ fn the_address_of_clients_is_one_that_they_cannot_choose() {
             "`client_address.trusted_proxies` is the text \"10.0.0.0/33\" (write an address and \
              the length of its prefix, such as \"10.0.0.0/8\", or \"private\" alone for all \
              private networks)",
+        ),
+        (
+            "{from: \"forwarded\", trusted_proxies: [\"10.0.0.0/8\", ¶\"0.0.0.0/0\"]}",
+            "`client_address.trusted_proxies` has the text \"0.0.0.0/0\" (that is each address, so \
+             any client could choose its own: name the networks of the proxies, or their number by \
+             `trusted_hops`)",
         ),
     ] {
         is_wrong(
