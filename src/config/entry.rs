@@ -93,6 +93,12 @@ impl EntryDraft {
         &self.name
     }
 
+    /// The field by which clients are exempt by their addresses, if it is right.
+    pub(super) fn exemption(&self) -> Option<&EntryField> {
+        let field = self.fields.iter().find(|given| given.field == LimitField::ExemptNetworks);
+        field.filter(|_| self.rule.exempts_networks())
+    }
+
     pub(super) fn finish(self, file: Arc<FileSettings>) -> ConfigEntry {
         let Self { name, at, limit, rule, layer, fields } = self;
         let (is_known, has_rule) = (AtomicBool::new(false), AtomicBool::new(false));

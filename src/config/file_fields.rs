@@ -40,6 +40,13 @@ pub(super) fn read(
             _ => settings.read(&mut reader, field, given),
         }
     }
+    if find(FileField::ClientAddress).is_none() {
+        for draft in &entries {
+            if let Some(given) = draft.exemption() {
+                reader.of_limit(draft.name()).mistake(given.at, NO_ADDRESS);
+            }
+        }
+    }
     if find(FileField::Limits).is_none()
         && matches!(root.value, NodeValue::Table(_) | NodeValue::Nothing)
     {
@@ -50,6 +57,10 @@ pub(super) fn read(
 
 const TABLE: &str = "write a table `limits` with a name and a quota for each limit, such as `api` \
                      and \"10 per second\"";
+
+const NO_ADDRESS: &str = "`exempt_networks` without `client_address`: behind a proxy, all requests \
+                          have its address, and all might be exempt (say how the address of a client \
+                          is found; if no proxy is before the program, `from` is \"connection\")";
 
 fn limits(reader: &mut Reader<'_>, node: &ConfigNode, address: &ClientIp) -> Vec<EntryDraft> {
     let entries = match &node.value {

@@ -159,6 +159,11 @@ impl RuleFields {
 }
 
 impl RuleSettings {
+    /// Whether clients are exempt by their addresses.
+    pub(super) const fn exempts_networks(&self) -> bool {
+        self.exempt_networks.is_some()
+    }
+
     /// The rule of a limit with this key.
     pub(super) fn rule(&self, limit: &Arc<Limit>, key: impl KeyExtractor) -> Rule {
         let mut rule = Rule::from(limit).key(key);

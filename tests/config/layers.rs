@@ -65,7 +65,8 @@ pub(crate) fn in_memory() -> RateLimiter {
 
 /// The one limit of a configuration, called `api`, with these fields.
 pub(crate) fn api(fields: &str) -> ConfiguredLimit {
-    config(&format!("{{limits: {{api: {{{fields}}}}}}}"), "toml").limit("api").unwrap()
+    let text = format!("{{limits: {{api: {{{fields}}}}}, client_address: {{}}}}");
+    config(&text, "toml").limit("api").unwrap()
 }
 
 fn layer(fields: &str) -> RateLimitLayer {

@@ -294,6 +294,12 @@ fn conditions_are_ones_that_can_apply() {
         "`exempt_networks` has the text \"::/0\" (that is each address, so no client would be \
          limited: name some networks, or switch the limit off by `enabled`)",
     );
+    is_wrong_beside_quota(
+        "¶exempt_networks: \"private\"",
+        "`exempt_networks` without `client_address`: behind a proxy, all requests have its address, \
+         and all might be exempt (say how the address of a client is found; if no proxy is before \
+         the program, `from` is \"connection\")",
+    );
     for (given, way_out) in [
         ("\"110%\"", "a portion of 110 percent is more than all (use 0 to 100)"),
         ("\"0.5%\"", "write whole percent, such as \"10%\"; less than one is \"1 in 1000\""),
