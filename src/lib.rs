@@ -47,6 +47,7 @@
 //!   wait for a limit item by item.
 //! * `pacing`: a layer for clients that reads the header fields of servers, and is not refused.
 //! * `config`: limits by name from a file, with keys, conditions and queues, and their reload.
+//! * `observe`: observers for metrics and traces, and [`Observer`] for one of your own.
 //! * [`backend`]: where buckets are: in memory, in a file, in Redis, or in a store of your own.
 //! * [`clock`]: time, also for tests; [`algebra`]: the formula, and
 //!   [`calculate`](algebra::calculate) to predict what it says.
@@ -69,7 +70,8 @@
 //! | `quanta` | reads the CPU's time-stamp counter: about 3 times faster than the system clock | yes |
 //! | `retry` | the tower layer for clients that obeys `Retry-After` | yes |
 //! | `throttle` | streams, sinks and bodies that wait for a limit | yes |
-//! | `tracing` | log events: refusals, missing keys, a store that fails | yes |
+//! | `tracing` | log events: refusals, missing keys, a store that fails; an observer for spans | yes |
+//! | `metrics` | an observer for the facade crate `metrics`: Prometheus, OpenTelemetry | no |
 //! | `pacing` | the tower layer for clients that keeps them below the limits of servers | no |
 //! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
 //! | `tower-sessions` | keys from the sessions of `tower-sessions` | no |
@@ -127,6 +129,8 @@ pub mod key;
 pub mod limiter;
 #[cfg(feature = "middleware")]
 pub mod middleware;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+pub mod observe;
 #[cfg(feature = "pacing")]
 pub mod pacing;
 // `config` reads periods as a quota does.
@@ -144,7 +148,7 @@ pub use self::clock::Timestamp;
 #[cfg(feature = "middleware")]
 pub use self::key::{Head, KeyExtractor};
 pub use self::limiter::{
-    Limit, OnFailure, Permit, RateLimited, RateLimiter, Reservation, Snapshot,
+    Limit, Observer, OnFailure, Permit, RateLimited, RateLimiter, Reservation, Snapshot,
 };
 #[cfg(feature = "middleware")]
 pub use self::middleware::{OnRefusal, RateLimit, RateLimitLayer, Rule};

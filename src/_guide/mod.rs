@@ -21,6 +21,7 @@
 //! * [Leasing][leasing]: a limit that is hotter than its store, served from the memory of each node.
 //! * [Looking in][looking-in]: routes for operators: how a key stands, which keys are blocked, and
 //!   setting one free.
+//! * [Observing][observing]: metrics, traces, and what limits do.
 //! * [Performance][performance]: what a limit costs.
 //! * [Security][security]: what an attacker can do, and which keys are safe for what.
 //! * [Limits from a file][configuration]: numbers, keys and queues that an operator sets, and changes.
@@ -70,6 +71,8 @@ pages! {
     shards: "shards.md",
     #[cfg(all(feature = "admin", feature = "credentials"))]
     looking_in: "looking-in.md",
+    #[cfg(all(feature = "metrics", feature = "redis", feature = "tracing"))]
+    observing: "observing.md",
     performance: "performance.md",
     security: "security.md",
     #[cfg(feature = "config")]

@@ -6,13 +6,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Limit;
+use super::complete_answer::{CompleteAnswer, is_complete};
 use super::demand::{Demands, Mode};
 use super::engine::RateLimiter;
 use super::grant::Grant;
 #[cfg(feature = "memory")]
 use super::lone_bucket::decide;
 use super::lone_bucket::refused_one;
-use super::outcome::{Outcome, is_complete};
 use super::permit::Permit;
 use super::progress::Progress;
 use super::rate_limited::RateLimited;
@@ -100,11 +100,11 @@ impl RateLimiter {
 /// As [`RateLimiter::limit`].
 #[must_use = "nothing is asked until it is awaited"]
 pub struct LimitCall<'l> {
-    limiter: &'l RateLimiter,
-    demands: Demands<'l>,
+    pub(super) limiter: &'l RateLimiter,
+    pub(super) demands: Demands<'l>,
     /// In nanoseconds: a `Duration` would take twice the space.
-    jitter: u64,
-    progress: Progress<Applied>,
+    pub(super) jitter: u64,
+    pub(super) progress: Progress<Applied>,
 }
 
 impl<'l> LimitCall<'l> {
@@ -221,8 +221,10 @@ impl<'l> LimitCall<'l> {
     #[inline(never)]
     fn poll_elsewhere(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
         let Self { limiter, demands, jitter, progress } = self;
-        if !limiter.is_off()
-            && *jitter == 0
+        if !limiter.is_plain() {
+            return self.poll_specially(cx);
+        }
+        if *jitter == 0
             && let Progress::New = progress
             && let Some(demand) = demands.lone_bucket()
         {
@@ -238,7 +240,7 @@ impl<'l> LimitCall<'l> {
                 && let [reading] = applied.readings()
                 && reading.verdict() == Verdict::Admitted
             {
-                limiter.failures().store_charged(demand.limit, applied);
+                limiter.store_charged(demand.limit, applied);
                 let mark = demand.asked_at;
                 let grant = Grant::from_reading(demand, reading, applied.now()).with_mark(mark);
                 return Poll::Ready(Ok(Permit::from_grant(limiter, grant)));
@@ -277,7 +279,7 @@ impl<'l> LimitCall<'l> {
         #[cfg(feature = "memory")]
         {
             let Self { limiter, demands, jitter: 0, progress } = self else {
-                return self.poll_list(cx);
+                return self.poll_elsewhere(cx);
             };
             if let Some(memory) = limiter.plain_memory()
                 && let Progress::New = progress
@@ -291,12 +293,11 @@ impl<'l> LimitCall<'l> {
     }
 
     #[inline(never)]
-    fn poll_list(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
+    pub(super) fn poll_list(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Permit<'l>, RateLimited>> {
         let Self { limiter, demands, progress, .. } = self;
-        if limiter.is_off() && !matches!(progress, Progress::Done) {
-            *progress = Progress::Done;
-            return Poll::Ready(limiter.permit_uncharged(demands));
-        }
         // Several buckets in memory answer at once. The boxed future of stores that answer later
         // would cost more than the decision.
         #[cfg(feature = "memory")]
@@ -309,12 +310,15 @@ impl<'l> LimitCall<'l> {
             let applied = applied.map_err(|error| error.with_speech(limiter.speech()))?;
             return Poll::Ready(self.read(applied));
         }
-        let submit = || limiter.submit(demands.as_mut_slice(), Mode::Take, Mode::Take);
+        let submit = || {
+            let answer = limiter.submit(demands.as_mut_slice(), Mode::Take, Mode::Take);
+            answer.map(|answer| limiter.timed(answer))
+        };
         let answer = ready!(progress.poll(cx, submit));
         Poll::Ready(match answer.map_err(|error| error.with_speech(limiter.speech()))? {
             Ok(applied) => {
                 if applied.verdict() == Verdict::Admitted {
-                    limiter.failures().store_charged(self.demands.limit(), &applied);
+                    limiter.store_charged(self.demands.limit(), &applied);
                 }
                 self.read(applied)
             }
@@ -337,7 +341,7 @@ impl<'l> LimitCall<'l> {
     fn refusal(&self, applied: Applied) -> RateLimited {
         let (limiter, demands) = (self.limiter, self.demands.as_slice());
         let unavailable = |error| limiter.failed(self.demands.limit(), error);
-        let outcome = match Outcome::new(demands, applied) {
+        let outcome = match CompleteAnswer::new(demands, applied) {
             Ok(outcome) => outcome,
             Err(error) => return unavailable(error),
         };

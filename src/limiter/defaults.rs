@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use super::events::Observers;
 use crate::backend::OnFailure;
 
 /// What its calls and layers do unless they say otherwise. Handles may differ in that.
@@ -13,6 +14,7 @@ pub(super) struct Defaults {
     pub(super) speech: Speech,
     /// Whether the limiter admits everything and counts nothing.
     pub(super) is_off: bool,
+    pub(super) observers: Option<Arc<Observers>>,
 }
 
 /// How a limiter speaks to clients: header fields and the wording of refusals. Only the middleware

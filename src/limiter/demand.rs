@@ -304,6 +304,11 @@ impl<'l> Demands<'l> {
         }
     }
 
+    /// The limits, each with the cost of its demand.
+    pub(super) fn limits(&self) -> impl Iterator<Item = (&'l Limit, u64)> + use<'_, 'l> {
+        self.as_slice().iter().map(|demand| (demand.limit, demand.cost))
+    }
+
     #[inline]
     pub(super) fn as_mut_slice(&mut self) -> &mut [Demand<&'l Limit>] {
         match self {

@@ -65,6 +65,8 @@ struct LimiterState {
     /// The numbers that limits have in place of their own.
     replacements: Arc<Replacements>,
     defaults: Defaults,
+    /// Whether it decides, and has no observers.
+    is_plain: bool,
     /// The limiter that admits everything in place of this one, once it was needed.
     off: OnceLock<RateLimiter>,
 }
@@ -81,7 +83,8 @@ impl RateLimiter {
         replacements: Arc<Replacements>,
         defaults: Defaults,
     ) -> Self {
-        let store = Store::new(backend);
+        let is_observed = defaults.observers.is_some();
+        let store = Store::new(backend).observed(is_observed);
         let queues = Arc::new(QueueRegistry::new(store.share()));
         let (random, resets, failures, uses, off) = Default::default();
         let shared = LimiterState {
@@ -92,6 +95,7 @@ impl RateLimiter {
             failures,
             uses,
             replacements,
+            is_plain: !defaults.is_off && !is_observed,
             defaults,
             off,
         };
@@ -131,9 +135,13 @@ impl RateLimiter {
             uses: Arc::clone(&shared.uses),
             replacements: Arc::clone(&shared.replacements),
             defaults: shared.defaults.clone(),
+            is_plain: shared.is_plain,
             off: OnceLock::new(),
         };
         change(&mut state.defaults);
+        let is_observed = state.defaults.observers.is_some();
+        state.store = state.store.observed(is_observed);
+        state.is_plain = !state.defaults.is_off && !is_observed;
         Self { shared: Arc::new(state) }
     }
 
@@ -145,7 +153,7 @@ impl RateLimiter {
         let off = || {
             let Defaults { on_failure, speech, .. } = &self.shared.defaults;
             let (on_failure, speech) = (*on_failure, speech.silenced());
-            let defaults = Defaults { on_failure, speech, is_off: true };
+            let defaults = Defaults { on_failure, speech, is_off: true, observers: None };
             let replacements = Arc::clone(&self.shared.replacements);
             Self::with_numbers(Off::default(), replacements, defaults)
         };
@@ -156,6 +164,13 @@ impl RateLimiter {
     #[inline]
     pub(crate) fn is_off(&self) -> bool {
         self.shared.defaults.is_off
+    }
+
+    /// Whether it decides, and has no observers. What is not plain leaves the short paths by this
+    /// one look, so that observers cost a plain handle nothing.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.shared.is_plain
     }
 
     pub(super) fn defaults(&self) -> &Defaults {
@@ -225,17 +240,20 @@ impl RateLimiter {
     #[inline]
     pub(crate) fn memory(&self) -> Option<&Arc<Memory>> {
         match &self.shared.store {
-            Store::Memory(memory) => Some(memory),
+            Store::Memory(memory) | Store::Observed(memory) => Some(memory),
             Store::Other(_) => None,
         }
     }
 
     /// The memory store, if its decisions concern nothing but the caller: then the shortest path may
-    /// decide. All else that happens to decisions belongs on the longer paths.
+    /// decide. Observers are told on the longer paths.
     #[cfg(feature = "memory")]
     #[inline]
     pub(crate) fn plain_memory(&self) -> Option<&Arc<Memory>> {
-        self.memory()
+        match &self.shared.store {
+            Store::Memory(memory) => Some(memory),
+            Store::Observed(_) | Store::Other(_) => None,
+        }
     }
 
     /// Whether waiters stand in lines of the store, which gives them returned tokens by itself.
@@ -258,7 +276,7 @@ impl RateLimiter {
         &self.shared.queues
     }
 
-    /// Asks the store for all demands or none. [`Outcome::new`](super::Outcome::new) checks the answer.
+    /// Asks the store for all demands or none. [`CompleteAnswer::new`](super::CompleteAnswer::new) checks the answer.
     ///
     /// # Errors
     ///
@@ -346,7 +364,7 @@ impl RateLimiter {
     pub(crate) fn give_back(&self, adjustments: &mut [Adjustment<'_>]) -> Answer<Applied> {
         match &self.shared.store {
             #[cfg(feature = "memory")]
-            Store::Memory(memory) => memory.adjust(adjustments),
+            Store::Memory(memory) | Store::Observed(memory) => memory.adjust(adjustments),
             Store::Other(_) => {
                 for adjustment in adjustments.iter_mut() {
                     *adjustment = self.shared.resets.owed(*adjustment);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Limit;
-use crate::backend::{Applied, BackendError, OnFailure, Origin};
+use crate::backend::{BackendError, OnFailure};
 
 /// The failures of the store of a limiter, for its calls and its layers together.
 ///
@@ -96,41 +96,32 @@ impl FailureLog {
         self.uncounted.load(Ordering::Relaxed)
     }
 
-    /// The store has taken tokens, so it works. A refusal proves less: a store that is full, or a
-    /// replica, alternates between refusals and failures. What a fallback has taken proves nothing.
+    /// Whether a failure was logged, and no recovery since. While the store works, these loads are
+    /// the only cost of a decision.
     #[inline]
-    pub(crate) fn store_charged(&self, limit: &Limit, applied: &Applied) {
-        self.store_granted(limit, applied.origin());
-    }
-
-    /// As [`store_charged`](Self::store_charged), by the store that has decided.
-    #[inline]
-    pub(crate) fn store_granted(&self, limit: &Limit, origin: Origin) {
-        if origin != Origin::Store {
-            return;
-        }
+    pub(crate) fn has_failed(&self) -> bool {
         let Self { outage, open_outage, full, misconfigured_store, .. } = self;
         let states = [outage, open_outage, full, misconfigured_store];
-        // While the store works, these loads are the only cost.
-        if states.iter().any(|state| state.is_logged.load(Ordering::Relaxed)) {
-            self.note_charge(limit);
-        }
+        states.iter().any(|state| state.is_logged.load(Ordering::Relaxed))
     }
 
+    /// Records that the store has charged a limit. Returns whether it has recovered by that.
     #[cold]
-    fn note_charge(&self, limit: &Limit) {
+    pub(crate) fn record_charge(&self, limit: &Limit) -> bool {
         let Self { outage, open_outage, full, misconfigured_store, .. } = self;
         // Without short-circuit: several failures may have been logged.
         let recovered =
             [outage, open_outage, full, misconfigured_store].map(FailureState::record_success);
-        if recovered.contains(&true) {
-            #[cfg(feature = "tracing")]
-            tracing::info!(
-                limit = limit.name(),
-                passed_uncounted = self.uncounted(),
-                "backend recovered"
-            );
+        if !recovered.contains(&true) {
+            return false;
         }
+        #[cfg(feature = "tracing")]
+        tracing::info!(
+            limit = limit.name(),
+            passed_uncounted = self.uncounted(),
+            "backend recovered"
+        );
+        true
     }
 }
 

@@ -57,6 +57,11 @@
 //! [`RateLimiter::replace`] gives a limit other numbers while the program runs. What each key has
 //! used stays used.
 //!
+//! # Observing
+//!
+//! [`RateLimiter::observe`] adds an [`Observer`], which is told each [`Decision`], each
+//! [`QueueChange`], and how the store is. `tollgate::observe` has observers for metrics and traces.
+//!
 //! # Moving a permit into a task or a stream
 //!
 //! A permit borrows the limiter and the limits. [`Permit::into_owned`] makes one that borrows
@@ -142,16 +147,18 @@
 //! # Design
 //!
 //! A call names limits, keys and costs: a list of `Demand`. The engine submits them to the store.
-//! It makes an `Outcome` of a complete answer, and only an `Outcome` makes grants, refusals and
+//! It makes a `CompleteAnswer` of what the store says, and only that makes grants, refusals and
 //! levels. The layers of the middleware use the same engine. One bucket in memory is decided
 //! without a list.
 
 mod calls;
+mod complete_answer;
 mod debtors;
 mod defaults;
 mod demand;
 mod detached;
 mod engine;
+mod events;
 mod failure_log;
 mod forget;
 mod grant;
@@ -162,8 +169,8 @@ mod limits;
 #[cfg(feature = "memory")]
 mod line;
 mod lone_bucket;
+mod observe;
 mod off;
-mod outcome;
 mod peek;
 mod penalty;
 mod permit;
@@ -181,6 +188,7 @@ mod serde;
 mod settle;
 mod shared_resets;
 mod snapshot;
+mod special_call;
 mod store;
 mod too_large;
 mod wait;
@@ -214,18 +222,23 @@ pub use self::penalty::{BlockCall, PenalizeCall};
 pub use self::debtors::{Debtor, DebtorsCall};
 pub use self::replace::ReplaceError;
 
+pub use self::events::{
+    Decision, DecisionSource, Observer, Outcome, QueueChange, QueueStep, StoreAnswer, StoreFailure,
+};
+
 // For the rooms above.
 
+pub(crate) use self::complete_answer::CompleteAnswer;
 pub(crate) use self::defaults::Speech;
 #[cfg(feature = "memory")]
 pub(crate) use self::demand::units_of;
 pub(crate) use self::demand::{Demand, Mode};
 pub(crate) use self::detached::DetachOnDrop;
+pub(crate) use self::events::{QueueStay, Report};
 pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUser;
 #[cfg(feature = "memory")]
 pub(crate) use self::line::LineSlot;
-pub(crate) use self::outcome::Outcome;
 pub(crate) use self::queue::{HeldSlot, PendingReservation};
 pub(crate) use self::random::Random;
 pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot, UsedTurn};

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::Limit;
+use super::complete_answer::next_readings;
 use super::demand::{Demand, Demands};
 use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
 use super::grant::Grant;
-use super::outcome::next_readings;
 use super::settle::{Settle, Settlement};
 use super::snapshot::Snapshot;
 use crate::backend::{Applied, BucketId, Reading};

@@ -10,11 +10,12 @@ use pin_project_lite::pin_project;
 use smallvec::SmallVec;
 
 use super::Limit;
+use super::complete_answer::CompleteAnswer;
 use super::demand::Demand;
 use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
+use super::events::{DecisionSource, Outcome, QueueStay, Report};
 use super::grant::Grant;
-use super::outcome::Outcome;
 use super::permit::Permit;
 use super::queue::StoreEvent;
 use super::rate_limited::RateLimited;
@@ -73,6 +74,8 @@ struct ReservationInner {
     slot: Option<ReservedSlot>,
     made: Timestamp,
     jitter: Duration,
+    /// If the handle has observers and the work has to wait. Dropped after the slot.
+    stay: Option<QueueStay>,
 }
 
 impl Reservation {
@@ -89,36 +92,56 @@ impl Reservation {
         jitter: Duration,
         hold: impl FnOnce(&RateLimiter, &[&Grant], Timestamp, Duration) -> Option<ReservedSlot>,
     ) -> Result<Result<Self, RateLimited>, BackendError> {
-        let outcome = Outcome::new(&demands, applied)?;
+        let outcome = CompleteAnswer::new(&demands, applied)?;
         let (verdict, wait, made) = (outcome.verdict(), outcome.wait(), outcome.at());
         if verdict == Verdict::Refused {
-            let refusal = outcome.refusal(&demands, jitter);
-            return refusal.map(Err).ok_or_else(BackendError::incomplete);
+            let refusal = outcome.refusal(&demands, jitter).ok_or_else(BackendError::incomplete)?;
+            if let Some(observers) = limiter.observers() {
+                let denied = Some(Outcome::Refused);
+                Report::answered(DecisionSource::Handler, &demands, &outcome, denied)
+                    .tell(observers);
+            }
+            return Ok(Err(refusal));
         }
         let mut grants = outcome.grants(demands.into_iter());
         let first = grants.next().ok_or_else(BackendError::incomplete)?;
         let rest: Vec<_> = grants.collect();
-        let (slot, jitter) = match verdict {
+        let (slot, jitter, stay) = match verdict {
             Verdict::Reserved => {
                 let all: SmallVec<[&Grant; 4]> = iter::once(&first).chain(&rest).collect();
                 let slot = hold(&limiter, &all, made, wait).ok_or_else(BackendError::incomplete)?;
                 // The jitter is cut where the wait would get too long: a random number must not
                 // decide whether there is a reservation.
-                (Some(slot), jitter.min(max_wait.saturating_sub(wait)))
+                let jitter = jitter.min(max_wait.saturating_sub(wait));
+                let stay = limiter.observers().map(|observers| {
+                    let slowest = all.iter().rev().max_by_key(|grant| grant.wait());
+                    let limit = slowest.map_or(first.shared_limit(), |grant| grant.shared_limit());
+                    let promised = wait.saturating_add(jitter);
+                    QueueStay::new(observers, limit, DecisionSource::Handler, promised)
+                });
+                (Some(slot), jitter, stay)
             }
-            _ => (None, Duration::ZERO),
+            _ => (None, Duration::ZERO, None),
         };
+        // Only now: an observer that is slow must not delay the timer of the slot.
+        if let Some(observers) = limiter.observers() {
+            let grants = iter::once(&first).chain(&rest);
+            Report::granted(DecisionSource::Handler, grants).tell(observers);
+        }
+        if let Some(stay) = &stay {
+            stay.join();
+        }
         // A slot is given up by dropping `slot`. Tokens that were there at once have none, and are
         // undone.
         let undo_on_drop = slot.is_none().then(|| limiter.queues().event(made));
         let grants = HeldGrants { limiter, first, rest, undo_on_drop };
-        Ok(Ok(Self(Box::new(ReservationInner { grants, slot, made, jitter }))))
+        Ok(Ok(Self(Box::new(ReservationInner { grants, slot, made, jitter, stay }))))
     }
 
     /// Notes that the store works, if it has made this reservation.
     pub(super) fn note_success(&self) {
         let HeldGrants { limiter, first, .. } = &self.0.grants;
-        limiter.failures().store_granted(first.limit(), first.origin());
+        limiter.store_granted(first.limit(), first.origin());
     }
 
     /// The instant from which the work may run, jitter included.
@@ -163,9 +186,9 @@ impl Reservation {
     #[doc(alias = "wait_until_ready")]
     #[doc(alias = "until_ready")]
     pub fn ready(self) -> Ready {
-        let ReservationInner { grants, slot, made, jitter } = *self.0;
+        let ReservationInner { grants, slot, made, jitter, stay } = *self.0;
         let slot = slot.map(|slot| (slot, jitter));
-        Ready { grants: Some(grants), at: made, slot, waiting: None }
+        Ready { grants: Some(grants), at: made, slot, waiting: None, stay }
     }
 
     /// Keeps the reservation without waiting, for work that is planned for its instant.
@@ -177,9 +200,12 @@ impl Reservation {
     #[must_use = "the permit settles or refunds the work; dropping it gives nothing back"]
     pub fn keep(self) -> Permit<'static> {
         let at = self.at();
-        let ReservationInner { mut grants, slot, .. } = *self.0;
+        let ReservationInner { mut grants, slot, stay, .. } = *self.0;
         if let Some(slot) = slot {
             slot.keep(grants.iter_mut());
+        }
+        if let Some(stay) = stay {
+            stay.keep();
         }
         grants.into_permit(at)
     }
@@ -271,6 +297,7 @@ pin_project! {
         slot: Option<(ReservedSlot, Duration)>,
         #[pin]
         waiting: Option<Wait>,
+        stay: Option<QueueStay>,
     }
 }
 
@@ -289,6 +316,9 @@ impl Future for Ready {
             let Ok(turn) = turn else { return Poll::Pending };
             turn.outlive_resets(this.grants.iter_mut().flat_map(HeldGrants::iter_mut));
             *this.at = turn.use_up().at();
+            if let Some(stay) = this.stay.take() {
+                stay.serve();
+            }
         }
         // A future that has completed stays pending.
         let Some(grants) = this.grants.take() else { return Poll::Pending };

@@ -10,6 +10,7 @@ use super::Limit;
 use super::demand::{Demand, Demands, Mode};
 use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
+use super::events::{DecisionSource, Outcome, Report};
 use super::grant::Grant;
 #[cfg(feature = "memory")]
 use super::line::LineSlot;
@@ -94,7 +95,7 @@ impl Future for ReserveCall<'_> {
                 return Ok(Answer::Ready(Ok(reserved)));
             }
             let pending = PendingReservation::new(limiter.queues());
-            let submitted = limiter.submit(demands.as_mut_slice(), mode, mode)?;
+            let submitted = limiter.timed(limiter.submit(demands.as_mut_slice(), mode, mode)?);
             let owned = own(demands.as_slice());
             let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
             let reserve = move |applied| {
@@ -115,6 +116,7 @@ impl Future for ReserveCall<'_> {
                 pending => Answer::Pending(Box::pin(DetachOnDrop::new(pending))),
             })
         };
+        // What the store has decided was told when its answer was read.
         let reserved = match ready!(answer.poll(cx, submit)).map(Result::flatten) {
             Ok(Ok(reserved)) => {
                 if let Ok(reserved) = &reserved {
@@ -123,11 +125,18 @@ impl Future for ReserveCall<'_> {
                 reserved
             }
             Ok(Err(error)) if limiter.admits_in_spite_of(demands, &error) => {
+                tell(limiter, Report::alike(HANDLER, demands.limits(), Outcome::Uncounted));
                 uncharged(limiter, demands)
                     .unwrap_or_else(|error| Err(limiter.failed(demands.limit(), error)))
             }
-            Ok(Err(error)) => Err(limiter.failed(demands.limit(), error)),
-            Err(too_large) => Err(too_large),
+            Ok(Err(error)) => {
+                tell(limiter, Report::alike(HANDLER, demands.limits(), Outcome::Unavailable));
+                Err(limiter.failed(demands.limit(), error))
+            }
+            Err(too_large) => {
+                tell(limiter, Report::failed(HANDLER, demands.limits(), &too_large));
+                Err(too_large)
+            }
         };
         Poll::Ready(reserved.map_err(|error| error.with_speech(limiter.speech())))
     }
@@ -136,6 +145,15 @@ impl Future for ReserveCall<'_> {
 impl fmt::Debug for ReserveCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         debug("ReserveCall", &self.demands, &self.answer, f)
+    }
+}
+
+const HANDLER: DecisionSource = DecisionSource::Handler;
+
+#[cold]
+fn tell(limiter: &RateLimiter, report: Report<'_>) {
+    if let Some(observers) = limiter.observers() {
+        report.tell(observers);
     }
 }
 

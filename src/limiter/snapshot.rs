@@ -78,7 +78,7 @@ impl Level {
     pub(crate) fn new(limit: &Limit, readings: &[Reading], cost: u64, at: Timestamp) -> Self {
         // Both shards of a charge have the same wait. Of all shards, the shortest wait counts.
         let Some(first) = readings.iter().min_by_key(|reading| reading.wait()) else {
-            // Not reached with a store's answer: `Outcome::new` refuses one without readings.
+            // Not reached with a store's answer: `CompleteAnswer::new` refuses one without readings.
             let state = State { value: 0, ts: Timestamp::UNIX_EPOCH };
             return Self { verdict: Verdict::Refused, state, wait: None, cost, at };
         };

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::Limit;
+use super::complete_answer::CompleteAnswer;
 use super::defaults::Speech;
 use super::demand::{Demand, Demands, Mode};
 use super::engine::RateLimiter;
-use super::outcome::Outcome;
 use super::permit::Permit;
 use super::rate_limited::RateLimited;
 use crate::backend::{Answer, Applied, BackendError, OnFailure};
@@ -132,7 +132,7 @@ impl RateLimiter {
     /// The error of a call that the store did not decide. It is logged once for its cause.
     #[cold]
     pub(crate) fn failed(&self, limit: &Limit, error: BackendError) -> RateLimited {
-        self.failures().store_failed(limit, &error, OnFailure::Refuse);
+        self.store_failed(limit, &error, OnFailure::Refuse);
         RateLimited::unavailable(limit, error).with_speech(self.speech())
     }
 
@@ -143,7 +143,7 @@ impl RateLimiter {
         let limits = demands.as_slice().iter().map(|demand| demand.limit);
         let admits = Self::passes(error, limits, self.defaults().on_failure);
         if admits {
-            self.failures().store_failed(demands.limit(), error, OnFailure::Admit);
+            self.store_failed(demands.limit(), error, OnFailure::Admit);
         }
         admits
     }
@@ -169,7 +169,7 @@ impl RateLimiter {
     ) -> Result<Permit<'static>, RateLimited> {
         let FreeDemands { limiter, demands: owned, applied } = self.decide_uncharged(demands)?;
         let incomplete = || self.failed(demands.limit(), BackendError::incomplete());
-        let outcome = Outcome::new(&owned, applied).map_err(|_| incomplete())?;
+        let outcome = CompleteAnswer::new(&owned, applied).map_err(|_| incomplete())?;
         let mut grants = outcome.grants(owned.into_iter());
         let first = grants.next().ok_or_else(incomplete)?;
         let rest = grants.collect();

@@ -15,7 +15,7 @@ use super::planned_rule::RuleLimit;
 use super::waiter_counter::WaiterGuard;
 use crate::backend::BackendError;
 use crate::fields::OutageHint;
-use crate::limiter::{Demand, Limit, Outcome, RateLimited, ReservedSlot};
+use crate::limiter::{CompleteAnswer, Demand, Limit, QueueStay, RateLimited, ReservedSlot};
 
 /// What the rules demand for a request; most layers have one rule.
 pub(super) type RuleDemands<'p> = SmallVec<[Demand<RuleLimit<'p>>; 1]>;
@@ -59,7 +59,7 @@ pub(super) enum Rejection<'p> {
 
 pub(super) struct Refusal<'p> {
     pub(super) demands: RuleDemands<'p>,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: CompleteAnswer,
     pub(super) status: StatusCode,
     /// Added to the wait.
     pub(super) jitter: Duration,
@@ -73,6 +73,8 @@ pub(super) struct QueuedSlot {
     pub(super) guard: WaiterGuard,
     pub(super) jitter: Duration,
     pub(super) ledger: Option<Arc<RequestLedger>>,
+    /// If the limiter has observers.
+    pub(super) stay: Option<QueueStay>,
 }
 
 impl Action<'_> {

@@ -6,13 +6,13 @@ use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
 use crate::fields::{FieldSet, FieldSetBuilder, Member};
-use crate::limiter::{Demand, Level, Limit, Outcome, UsedTurn};
+use crate::limiter::{CompleteAnswer, Demand, Level, Limit, UsedTurn};
 
 /// The fields of the response to a request with this outcome.
 pub(super) fn field_set(
     plan: &Plan,
     demands: &[Demand<RuleLimit<'_>>],
-    outcome: &Outcome,
+    outcome: &CompleteAnswer,
 ) -> FieldSet {
     let mut fields = FieldSetBuilder::new(plan.dialects(), plan.template_for(demands));
     for (demand, level) in outcome.levels(demands) {

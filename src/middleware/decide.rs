@@ -10,6 +10,7 @@ use super::action::{
     Action, EventualAction, QueuedSlot, Refusal, Rejection, RenderedAction, RuleDemands, to_static,
 };
 use super::advertise::{field_set, on_lone_response};
+use super::audience::{answered, join, limits, tell, tell_uncharged};
 use super::ledger::RequestLedger;
 use super::on_response::OnResponse;
 use super::plan::Plan;
@@ -26,8 +27,8 @@ use crate::key::Head;
 use crate::limiter::LineSlot;
 use crate::limiter::OnFailure;
 use crate::limiter::{
-    Demand, DetachOnDrop, Grant, HeldSlot, Mode, Outcome, PendingReservation, RateLimiter,
-    ReservedSlot,
+    CompleteAnswer, DecisionSource, Demand, DetachOnDrop, Grant, HeldSlot, Mode, Outcome,
+    PendingReservation, RateLimited, RateLimiter, Report, ReservedSlot,
 };
 
 /// Decides about a request.
@@ -36,7 +37,7 @@ pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
 }
 
 /// Decides about a request by what its only rule
-/// [demands](super::planned_rule::PlannedRule::demand).
+/// [demands](super::planned_rule::PlannedRule::demand), in a layer without observers.
 #[cfg(feature = "memory")]
 pub(super) fn decide_one(
     plan: &Arc<Plan>,
@@ -44,7 +45,7 @@ pub(super) fn decide_one(
     demand: Result<Option<Demand<RuleLimit<'_>>>, super::missing_key::NoKey>,
 ) -> RenderedAction {
     let action = match demand {
-        Ok(Some(demand)) => submit(plan, RuleDemands::from_buf([demand])),
+        Ok(Some(demand)) => submit::<false>(plan, RuleDemands::from_buf([demand])),
         Ok(None) => EventualAction::Ready(run_uncharged(plan)),
         Err(no_key) => EventualAction::Ready(Action::Reject(Rejection::NoKey(no_key))),
     };
@@ -67,9 +68,26 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
     if plan.watch.is_on() {
         plan.watch_request();
     }
+    if plan.limiter.is_plain() {
+        decide_rules::<false>(plan, head)
+    } else {
+        decide_specially(plan, head)
+    }
+}
+
+/// Decides for a limiter that is switched off or has observers.
+#[cold]
+fn decide_specially<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
     if plan.limiter.is_off() {
         return EventualAction::Ready(run_uncharged(plan));
     }
+    decide_rules::<true>(plan, head)
+}
+
+fn decide_rules<'p, const IS_OBSERVED: bool>(
+    plan: &'p Arc<Plan>,
+    head: &Head<'_>,
+) -> EventualAction<'p> {
     let (mut demands, mut shadows) = (RuleDemands::new(), Vec::new());
     for (position, planned) in plan.iter().enumerate() {
         if !planned.applies_to(head, || plan.limiter.random().next()) {
@@ -78,24 +96,28 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
         match planned.demand(&plan.limiter, head, position) {
             Ok(Some(demand)) if planned.enforces(&demand) => demands.push(demand),
             Ok(Some(demand)) => shadows.push(demand.with_limit(demand.limit.to_static())),
-            Ok(None) => {}
+            Ok(None) => tell_uncharged::<IS_OBSERVED>(plan, planned, Outcome::Exempt),
             // The key decides whether the rule is enforced. A client must not get out of a partly
             // enforced rule by a missing or malformed key, so such a request is always rejected.
             Err(no_key) if planned.rule.is_enforced_on_some() => {
+                tell_uncharged::<IS_OBSERVED>(plan, planned, Outcome::NoKey);
                 return EventualAction::Ready(Action::Reject(Rejection::NoKey(no_key)));
             }
-            Err(_) => {}
+            Err(_) => tell_uncharged::<IS_OBSERVED>(plan, planned, Outcome::NoKey),
         }
     }
     let action = match demands.is_empty() {
         true => EventualAction::Ready(run_uncharged(plan)),
-        false => submit(plan, demands),
+        false => submit::<IS_OBSERVED>(plan, demands),
     };
     if shadows.is_empty() { action } else { shadow::charge_after(plan, action, shadows) }
 }
 
 /// Submits the demands to the store, and reads the answer, now or later.
-fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualAction<'p> {
+fn submit<'p, const IS_OBSERVED: bool>(
+    plan: &'p Arc<Plan>,
+    mut demands: RuleDemands<'p>,
+) -> EventualAction<'p> {
     let submission = Submission::new(plan, &demands);
     #[cfg(feature = "memory")]
     if let (Some(memory), Mode::Reserve(_)) = (plan.limiter.memory(), submission.mode) {
@@ -115,9 +137,9 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualActi
                             wait,
                         )))
                     };
-                    read_answer(plan, submission, demands, Ok(applied), book)
+                    read_answer::<IS_OBSERVED>(plan, submission, demands, Ok(applied), book)
                 }
-                Err(error) => Action::Reject(Rejection::TooLarge(error)),
+                Err(error) => too_large::<IS_OBSERVED>(plan, &demands, error),
             },
         );
     }
@@ -128,16 +150,21 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualActi
     match plan.limiter.submit(&mut demands, submission.mode, submission.longest) {
         Ok(Answer::Ready(answer)) => {
             let book = slot_booking(plan);
-            EventualAction::Ready(read_answer(plan, submission, demands, answer, book))
+            EventualAction::Ready(read_answer::<IS_OBSERVED>(
+                plan, submission, demands, answer, book,
+            ))
         }
         Ok(Answer::Pending(answer)) => {
             // In all other cases the tokens of a request that is dropped here stay taken anyway,
             // and no task has to wait for the answer.
             let gives_back = reserves || plan.settings.refunds_dropped;
+            let answer = Answer::Pending(answer);
+            let answer = if IS_OBSERVED { plan.limiter.timed(answer) } else { answer };
             let (plan, demands) = (Arc::clone(plan), to_static(&demands));
             let reading = async move {
-                let answer = answer.await;
-                let action = read_answer(&plan, submission, demands, answer, slot_booking(&plan));
+                let answer = answer.wait().await;
+                let book = slot_booking(&plan);
+                let action = read_answer::<IS_OBSERVED>(&plan, submission, demands, answer, book);
                 // After the slot is held, so that it is one or the other at any time.
                 drop(under_way);
                 action
@@ -156,7 +183,7 @@ fn submit<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualActi
                 }
             }
         }
-        Err(error) => EventualAction::Ready(Action::Reject(Rejection::TooLarge(error))),
+        Err(error) => EventualAction::Ready(too_large::<IS_OBSERVED>(plan, &demands, error)),
     }
 }
 
@@ -198,14 +225,14 @@ impl Submission {
         Self { mode, longest, queue: Some(queue), max_wait, status, jitter }
     }
 
-    fn refuse<'p>(self, demands: RuleDemands<'p>, outcome: Outcome) -> Action<'p> {
+    fn refuse<'p>(self, demands: RuleDemands<'p>, outcome: CompleteAnswer) -> Action<'p> {
         let Self { status, jitter, .. } = self;
         Action::Reject(Rejection::Refused(Refusal { demands, outcome, status, jitter }))
     }
 }
 
 /// Turns the answer of the store into an action.
-fn read_answer<'p>(
+fn read_answer<'p, const IS_OBSERVED: bool>(
     plan: &Arc<Plan>,
     submission: Submission,
     demands: RuleDemands<'p>,
@@ -213,21 +240,24 @@ fn read_answer<'p>(
     book: impl FnOnce(&[Grant], Timestamp, Duration) -> Option<ReservedSlot>,
 ) -> Action<'p> {
     let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
-    let outcome = match answer.and_then(|applied| Outcome::new(&demands, applied)) {
+    let outcome = match answer.and_then(|applied| CompleteAnswer::new(&demands, applied)) {
         Ok(outcome) => outcome,
-        Err(error) => return store_failed(plan, &demands, &error),
+        Err(error) => return store_failed::<IS_OBSERVED>(plan, &demands, &error),
     };
     let verdict = outcome.verdict();
     if verdict != Verdict::Refused {
-        plan.limiter.failures().store_charged(first, outcome.applied());
+        plan.limiter.store_charged(first, outcome.applied());
     }
     match verdict {
-        Verdict::Admitted => Action::Run(on_admission(plan, &demands, &outcome)),
+        Verdict::Admitted => {
+            tell::<IS_OBSERVED>(plan, || answered(&demands, &outcome, None));
+            Action::Run(on_admission(plan, &demands, &outcome))
+        }
         Verdict::Reserved => match submission.queue {
-            Some(queue) => enqueue(&queue, plan, submission, demands, outcome, book),
+            Some(queue) => enqueue::<IS_OBSERVED>(&queue, plan, submission, demands, outcome, book),
             // The store reserved a slot that was not demanded. The request can neither run nor
             // count as refused.
-            None => store_failed(plan, &demands, &BackendError::incomplete()),
+            None => store_failed::<IS_OBSERVED>(plan, &demands, &BackendError::incomplete()),
         },
         Verdict::Refused => {
             // If an empty queue would have refused the request as well, the full queue is not the
@@ -238,6 +268,12 @@ fn read_answer<'p>(
                     .each(&demands)
                     .all(|(demand, readings)| demand.could_wait(readings, longest));
             let status = if is_full { submission.status } else { TOO_MANY };
+            tell::<IS_OBSERVED>(plan, || {
+                // A layer with a queue asks for a place in it, unless that has none.
+                let had_no_place = is_full && matches!(submission.mode, Mode::Take);
+                let denied = if had_no_place { Outcome::QueueFull } else { Outcome::Refused };
+                answered(&demands, &outcome, Some(denied))
+            });
             Submission { status, ..submission }.refuse(demands, outcome)
         }
     }
@@ -252,12 +288,12 @@ fn slot_booking(plan: &Plan) -> impl FnOnce(&[Grant], Timestamp, Duration) -> Op
 }
 
 /// Puts a request into the queue, to wait for the slot that was reserved for it.
-fn enqueue<'p>(
+fn enqueue<'p, const IS_OBSERVED: bool>(
     queue: &Queue,
     plan: &Arc<Plan>,
     submission: Submission,
     demands: RuleDemands<'p>,
-    outcome: Outcome,
+    outcome: CompleteAnswer,
     book: impl FnOnce(&[Grant], Timestamp, Duration) -> Option<ReservedSlot>,
 ) -> Action<'p> {
     let (at, wait) = (outcome.at(), outcome.wait());
@@ -265,7 +301,7 @@ fn enqueue<'p>(
     let grants: Vec<_> = outcome.grants(owned).collect();
     let slowest = grants.iter().max_by_key(|grant| grant.wait()).map(Grant::shared_limit);
     let (Some(limit), Some(booking)) = (slowest.cloned(), book(&grants, at, wait)) else {
-        return store_failed(plan, &demands, &BackendError::incomplete());
+        return store_failed::<IS_OBSERVED>(plan, &demands, &BackendError::incomplete());
     };
     // Counted only here: a request that need not wait does not count.
     let guard = match plan.waiters.add(queue, counted_keys(plan, &demands)) {
@@ -274,13 +310,19 @@ fn enqueue<'p>(
         // gives up the slot.
         Err(refusal) => {
             let status = status_of_refusal(queue, refusal);
+            tell::<IS_OBSERVED>(plan, || answered(&demands, &outcome, Some(Outcome::QueueFull)));
             return Submission { status, ..submission }.refuse(demands, outcome);
         }
     };
     // The jitter never pushes a turn beyond the longest wait.
     let jitter = submission.jitter.min(submission.max_wait.saturating_sub(wait));
     let ledger = RequestLedger::from_outcome(plan, &demands, &outcome);
-    Action::Queue(Box::new(QueuedSlot { booking, limit, guard, jitter, ledger }))
+    let stay = if IS_OBSERVED {
+        join(plan, &demands, &outcome, &limit, wait.saturating_add(jitter))
+    } else {
+        None
+    };
+    Action::Queue(Box::new(QueuedSlot { booking, limit, guard, jitter, ledger, stay }))
 }
 
 /// The keys for which the request counts as a waiter.
@@ -304,7 +346,7 @@ const fn status_of_refusal(queue: &Queue, refusal: QueueRefusal) -> StatusCode {
 pub(super) fn on_admission(
     plan: &Arc<Plan>,
     demands: &[Demand<RuleLimit<'_>>],
-    outcome: &Outcome,
+    outcome: &CompleteAnswer,
 ) -> OnResponse {
     if let [demand] = demands
         && !plan.watch.is_on()
@@ -323,17 +365,32 @@ fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
     Action::Run(OnResponse::new(plan.restyling.as_ref(), None, None, ledger))
 }
 
+/// The cost is more than the limits could ever grant.
 #[cold]
-fn store_failed<'p>(
+fn too_large<'p, const IS_OBSERVED: bool>(
+    plan: &Plan,
+    demands: &[Demand<RuleLimit<'_>>],
+    error: RateLimited,
+) -> Action<'p> {
+    tell::<IS_OBSERVED>(plan, || Report::failed(DecisionSource::Layer, limits(demands), &error));
+    Action::Reject(Rejection::TooLarge(error))
+}
+
+#[cold]
+fn store_failed<'p, const IS_OBSERVED: bool>(
     plan: &Arc<Plan>,
     demands: &[Demand<RuleLimit<'_>>],
     error: &BackendError,
 ) -> Action<'p> {
-    let limits = demands.iter().map(Demand::limit);
-    let passes = RateLimiter::passes(error, limits, plan.settings.on_failure);
+    let own = demands.iter().map(Demand::limit);
+    let passes = RateLimiter::passes(error, own, plan.settings.on_failure);
     let on_failure = if passes { OnFailure::Admit } else { OnFailure::Refuse };
     let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
-    plan.limiter.failures().store_failed(first, error, on_failure);
+    plan.limiter.store_failed(first, error, on_failure);
+    tell::<IS_OBSERVED>(plan, || {
+        let outcome = if passes { Outcome::Uncounted } else { Outcome::Unavailable };
+        Report::alike(DecisionSource::Layer, limits(demands), outcome)
+    });
     if passes { run_uncharged(plan) } else { Action::unavailable(error) }
 }
 

@@ -8,6 +8,7 @@ use http::{Extensions, Response};
 use smallvec::SmallVec;
 
 use super::actual_cost::ActualCost;
+use super::audience::tell;
 use super::meter::Meter;
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
@@ -16,8 +17,8 @@ use super::rule_options::ResponseEffect;
 use crate::algebra::Verdict;
 use crate::backend::BackendError;
 use crate::limiter::{
-    Demand, DetachOnDrop, Grant, Limit, Mode, Outcome, PendingTurn, Permit, RateLimited,
-    Settlement, Snapshot,
+    CompleteAnswer, DecisionSource, Demand, DetachOnDrop, Grant, Limit, Mode, Outcome, PendingTurn,
+    Permit, RateLimited, Report, Settlement, Snapshot,
 };
 
 /// The tokens of a request, kept if its response or its handler may have an effect on them.
@@ -61,7 +62,7 @@ impl RequestLedger {
     pub(super) fn from_outcome(
         plan: &Arc<Plan>,
         demands: &[Demand<RuleLimit<'_>>],
-        outcome: &Outcome,
+        outcome: &CompleteAnswer,
     ) -> Option<Arc<Self>> {
         plan.keeps_ledgers().then(|| {
             let ledger = Self::new(plan);
@@ -71,7 +72,7 @@ impl RequestLedger {
     }
 
     /// Adds the decision of a shadow rule.
-    pub(super) fn add_shadow(&self, shadow: &Demand<RuleLimit<'static>>, outcome: &Outcome) {
+    pub(super) fn add_shadow(&self, shadow: &Demand<RuleLimit<'static>>, outcome: &CompleteAnswer) {
         let demands = slice::from_ref(shadow);
         self.add(demands, outcome, true);
         if outcome.verdict() != Verdict::Refused {
@@ -83,7 +84,7 @@ impl RequestLedger {
         self.entries().refused.extend(refused);
     }
 
-    fn add(&self, demands: &[Demand<RuleLimit<'_>>], outcome: &Outcome, is_shadow: bool) {
+    fn add(&self, demands: &[Demand<RuleLimit<'_>>], outcome: &CompleteAnswer, is_shadow: bool) {
         let is_refused = outcome.verdict() == Verdict::Refused;
         let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
         let entries = outcome.grants(owned).zip(demands).map(|(grant, demand)| ChargeEntry {
@@ -255,13 +256,29 @@ impl RequestLedger {
         let Some(first) = demands.first() else { return Ok(()) };
         let limiter = &self.plan.limiter;
         let unavailable = |error| limiter.failed(first.limit(), error);
-        let answer = limiter.charge(&demands, Mode::Take, Mode::Take)?.wait().await;
-        let outcome =
-            answer.and_then(|applied| Outcome::new(&demands, applied)).map_err(unavailable)?;
-        if outcome.verdict() != Verdict::Admitted {
-            let refusal = outcome.refusal(&demands, std::time::Duration::ZERO);
-            return Err(refusal.unwrap_or_else(|| unavailable(BackendError::incomplete())));
-        }
+        let answer = match limiter.charge(&demands, Mode::Take, Mode::Take) {
+            Ok(answer) => {
+                let answer = limiter.timed(answer).wait().await;
+                let read = answer.and_then(|applied| CompleteAnswer::new(&demands, applied));
+                read.map_err(unavailable)
+            }
+            Err(too_large) => Err(too_large),
+        };
+        let outcome = answer.and_then(|answer| match answer.verdict() {
+            Verdict::Admitted => Ok(answer),
+            _ => Err(answer
+                .refusal(&demands, std::time::Duration::ZERO)
+                .unwrap_or_else(|| unavailable(BackendError::incomplete()))),
+        });
+        tell::<true>(&self.plan, || {
+            let (source, asked) = (DecisionSource::Handler, demands.iter());
+            let asked = asked.map(|demand| (demand.limit(), demand.cost));
+            match &outcome {
+                Ok(_) => Report::alike(source, asked, Outcome::Admitted),
+                Err(error) => Report::failed(source, asked, error),
+            }
+        });
+        let outcome = outcome?;
         // It was not locked while the store was asked. Entries are only added, so the positions
         // still hold. One that was closed in between has been settled without these tokens, which
         // stay taken.

@@ -12,7 +12,7 @@ use super::reject::{TOO_MANY, render_lone, render_refusal};
 use crate::algebra::{Terms, Verdict};
 use crate::backend::{Charge, Memory};
 use crate::key::{Extracted, Head};
-use crate::limiter::{Level, Outcome, units_of};
+use crate::limiter::{CompleteAnswer, Level, units_of};
 
 /// Decides about a request by the first rule, which is the only one of the layer.
 // Not inlined, so it is compiled once and not for each service. Most responses need only the
@@ -59,7 +59,8 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Rend
         // The bucket is new, or its quota has changed.
         Err(unknown) => unknown.charge(&charge()),
     };
-    let (demands, outcome) = ([choice.demand(key, explicit_cost, 0)], Outcome::one(at, reading));
+    let (demands, outcome) =
+        ([choice.demand(key, explicit_cost, 0)], CompleteAnswer::one(at, reading));
     match outcome.verdict() {
         Verdict::Admitted => RenderedAction::Run(on_admission(plan, &demands, &outcome)),
         _ => RenderedAction::Respond(render_refusal(

@@ -19,7 +19,7 @@ use super::reject::render_drained;
 use super::waiter_counter::WaiterGuard;
 use crate::fields;
 use crate::key::Head;
-use crate::limiter::{Limit, PendingTurn, Wait};
+use crate::limiter::{Limit, PendingTurn, QueueStay, Wait};
 
 pin_project! {
     // Boxed as a whole, so that the futures of requests that do not wait stay small.
@@ -50,6 +50,7 @@ struct WaitingRequest<S, B> {
     /// Counts the request as a waiter until the inner service is called.
     guard: WaiterGuard,
     ledger: Option<Arc<RequestLedger>>,
+    stay: Option<QueueStay>,
 }
 
 /// How a wait ends.
@@ -67,10 +68,10 @@ impl<S, B> QueuedCall<S, B> {
         plan: Arc<Plan>,
         slot: QueuedSlot,
     ) -> Pin<Box<Self>> {
-        let QueuedSlot { booking, limit, guard, jitter, ledger } = slot;
+        let QueuedSlot { booking, limit, guard, jitter, ledger, stay } = slot;
         let wait = Wait::new(booking, jitter, Some(plan.limiter.queues()));
-        let held =
-            WaitingRequest { service, request, since: Instant::now(), plan, limit, guard, ledger };
+        let since = Instant::now();
+        let held = WaitingRequest { service, request, since, plan, limit, guard, ledger, stay };
         Box::pin(Self { stage: QueuedCallStage::Waiting { wait }, held: Some(held) })
     }
 }
@@ -93,7 +94,10 @@ where
                     }
                     // The wait has given up the slot already.
                     Err(_drained) => {
-                        let Some(held) = this.held.take() else { return Poll::Pending };
+                        let Some(mut held) = this.held.take() else { return Poll::Pending };
+                        if let Some(stay) = held.stay.take() {
+                            stay.drain();
+                        }
                         let response = render_drained(&held.plan, &Head::new(&held.request));
                         return Poll::Ready(Ok(QueueExit::Rejected(response)));
                     }
@@ -115,8 +119,16 @@ where
             let (Some(held), Some(pending)) = (this.held.take(), turn.take()) else {
                 return Poll::Pending;
             };
-            let WaitingRequest { mut service, mut request, since, plan, limit, guard, ledger } =
-                held;
+            let WaitingRequest {
+                mut service,
+                mut request,
+                since,
+                plan,
+                limit,
+                guard,
+                ledger,
+                stay,
+            } = held;
             if let Some(ledger) = &ledger {
                 ledger.outlive_resets(&pending);
                 // Before the call, so that the handler finds its `Admission` and its meter in the
@@ -131,6 +143,9 @@ where
             // The request was counted until here, so the bound of the queue includes those that
             // wait for the service.
             drop(guard);
+            if let Some(stay) = stay {
+                stay.serve();
+            }
             let timing = fields::server_timing(&limit, waited);
             let fields = plan.sends_fields().then(|| fields_after_turn(&plan, &used));
             let on_response = OnResponse::new(plan.restyling.as_ref(), fields, timing, ledger);

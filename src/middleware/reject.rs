@@ -15,7 +15,7 @@ use super::plan::Plan;
 use super::planned_rule::RuleLimit;
 use crate::fields::{self, FieldSet, OutageHint, RetryHint, Wording};
 use crate::key::Head;
-use crate::limiter::{Demand, Level, Limit, Outcome, RateLimited, Snapshot};
+use crate::limiter::{CompleteAnswer, Demand, Level, Limit, RateLimited, Snapshot};
 
 /// What renders a response: the crate, or the handler of the user.
 enum Renderer<'r> {
@@ -57,7 +57,7 @@ pub(super) fn render(
 pub(super) fn render_refusal(
     plan: &Plan,
     demands: &[Demand<RuleLimit<'_>>],
-    outcome: &Outcome,
+    outcome: &CompleteAnswer,
     status: StatusCode,
     jitter: Duration,
     head: &Head<'_>,

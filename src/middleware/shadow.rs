@@ -5,15 +5,18 @@ use std::sync::Arc;
 use std::vec;
 
 use super::action::{Action, EventualAction};
+use super::audience::{limits, tell};
 use super::ledger::RequestLedger;
 use super::plan::Plan;
 use super::planned_rule::{PlannedRule, RuleLimit};
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
 use crate::limiter::OnFailure;
-use crate::limiter::{Demand, Mode, Outcome};
+use crate::limiter::{CompleteAnswer, DecisionSource, Demand, Mode, Outcome, Report};
 
 type Shadow = Demand<RuleLimit<'static>>;
+
+const SHADOW: DecisionSource = DecisionSource::Shadow;
 
 /// Charges the shadow rules for a request that is not rejected, each on its own. They come after
 /// the enforced rules, so that those decide as they would without shadows.
@@ -102,7 +105,11 @@ async fn charge_later(plan: &Plan, ledger: Option<&RequestLedger>, shadows: vec:
 fn charge(plan: &Plan, shadow: &mut Shadow) -> Option<Answer<Applied>> {
     let planned = plan.rule_at(shadow.limit.rule)?;
     let answer = plan.limiter.submit(slice::from_mut(shadow), Mode::Take, Mode::Take);
-    answer.inspect_err(|error| planned.log.would_be_too_large(error)).ok()
+    let answer = answer.inspect_err(|error| {
+        planned.log.would_be_too_large(error);
+        tell::<true>(plan, || Report::failed(SHADOW, limits(slice::from_ref(shadow)), error));
+    });
+    answer.map(|answer| plan.limiter.timed(answer)).ok()
 }
 
 fn record(
@@ -112,11 +119,14 @@ fn record(
     answer: Result<Applied, BackendError>,
 ) {
     let Some(PlannedRule { log, .. }) = plan.rule_at(shadow.limit.rule) else { return };
-    match answer.and_then(|applied| Outcome::new(slice::from_ref(&shadow), applied)) {
+    match answer.and_then(|applied| CompleteAnswer::new(slice::from_ref(&shadow), applied)) {
         Ok(outcome) => {
+            let denied = (outcome.verdict() == Verdict::Refused).then_some(Outcome::Refused);
+            let shadows = slice::from_ref(&shadow);
+            tell::<true>(plan, || Report::answered(SHADOW, shadows, &outcome, denied));
             match outcome.verdict() {
                 Verdict::Refused => log.would_refuse(shadow.limit(), outcome.wait()),
-                _ => plan.limiter.failures().store_charged(shadow.limit(), outcome.applied()),
+                _ => plan.limiter.store_charged(shadow.limit(), outcome.applied()),
             }
             if let Some(ledger) = ledger {
                 // Also a refusal: the handler can see it, and its bucket can be reset.
@@ -125,7 +135,9 @@ fn record(
         }
         // The request passes, whatever `on_failure` the layer has.
         Err(error) => {
-            plan.limiter.failures().store_failed(shadow.limit(), &error, OnFailure::Admit);
+            plan.limiter.store_failed(shadow.limit(), &error, OnFailure::Admit);
+            let shadows = slice::from_ref(&shadow);
+            tell::<true>(plan, || Report::alike(SHADOW, limits(shadows), Outcome::Uncounted));
         }
     }
 }

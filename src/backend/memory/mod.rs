@@ -203,6 +203,43 @@ impl Memory {
         self.len() == 0
     }
 
+    /// How many buckets were evicted so far: dropped before they were full again, as their shard was
+    /// at its [bound](Self::max_keys). Their clients have started over with full buckets.
+    ///
+    /// If it grows, clients make up keys, or the bound is too low. A bucket that is full again, but
+    /// was not noticed yet, may be evicted as well.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tollgate::backend::Memory;
+    /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
+    ///
+    /// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::RateLimited> {
+    /// let memory = Arc::new(Memory::new().max_keys(2));
+    /// let limiter = RateLimiter::new(Arc::clone(&memory));
+    /// for user in ["alice", "bob", "carol"] {
+    ///     limiter.limit(&LOGIN).key(user).await?;
+    /// }
+    /// assert_eq!((memory.len(), memory.evicted(), memory.forgotten()), (2, 1, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn evicted(&self) -> u64 {
+        self.shards.iter().fold(0, |all, shard| all.wrapping_add(shard.lock().evicted))
+    }
+
+    /// How many buckets were dropped so far because they were full again, which changes no answer.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.shards.iter().fold(0, |all, shard| all.wrapping_add(shard.lock().forgotten))
+    }
+
     /// Drops every bucket that is full again, shard by shard, and shrinks tables that are mostly
     /// empty then.
     ///

@@ -32,6 +32,10 @@ pub(super) struct Shard {
     pub(super) lines: Option<Box<Lines>>,
     pub(super) last_ticket: u64,
     pub(super) resets: ResetLog,
+    /// How many buckets were evicted.
+    pub(super) evicted: u64,
+    /// How many buckets were dropped because they were full again.
+    pub(super) forgotten: u64,
     /// Whether sweeps keep full buckets. For tests that change the quotas of limits.
     #[cfg(test)]
     pub(super) keep_full: bool,
@@ -62,6 +66,8 @@ impl Shard {
             lines: None,
             last_ticket: 0,
             resets,
+            evicted: 0,
+            forgotten: 0,
             #[cfg(test)]
             keep_full: false,
         }
@@ -122,7 +128,7 @@ impl Shard {
         let mut index = 0;
         while index < self.table.slots() {
             // A removal moves the next bucket into this slot, so look at the same slot again.
-            if !(self.is_idle(index, now) && self.remove(index, now)) {
+            if !self.forget_idle(index, now) {
                 index = index.saturating_add(1);
             }
         }
@@ -245,8 +251,9 @@ impl Shard {
         for _ in 0..MAX_EVICTIONS {
             if self.table.len() >= self.capacity
                 && let Some(index) = self.victim(&slot, now)
+                && self.remove(index, now)
             {
-                self.remove(index, now);
+                self.evicted = self.evicted.wrapping_add(1);
             }
         }
         // The victim is removed before the insertion, so the table does not grow beyond its bound.
@@ -284,10 +291,20 @@ impl Shard {
         for _ in 0..SWEEP_SLOTS {
             // The cursor stays where a bucket was removed: another one may have moved into that
             // slot.
-            if !(self.is_idle(self.sweep_cursor, now) && self.remove(self.sweep_cursor, now)) {
+            if !self.forget_idle(self.sweep_cursor, now) {
                 self.sweep_cursor = self.table.after(self.sweep_cursor);
             }
         }
+    }
+
+    /// Drops the bucket of a slot if it is full again and no request waits for it.
+    #[inline]
+    fn forget_idle(&mut self, index: usize, now: Timestamp) -> bool {
+        let is_dropped = self.is_idle(index, now) && self.remove(index, now);
+        if is_dropped {
+            self.forgotten = self.forgotten.wrapping_add(1);
+        }
+        is_dropped
     }
 
     /// Whether the slot holds a bucket that may be dropped without changing any answer.

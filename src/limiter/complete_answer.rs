@@ -16,9 +16,9 @@ use crate::clock::Timestamp;
 ///
 /// It must be read with the demands that it was made with.
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome(Applied);
+pub(crate) struct CompleteAnswer(Applied);
 
-impl Outcome {
+impl CompleteAnswer {
     /// Checks that an answer of a store is complete.
     ///
     /// # Errors

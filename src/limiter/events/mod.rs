@@ -1,0 +1,31 @@
+//! What a limiter tells its observers: decisions, queues, and how its store is.
+//!
+//! # Design
+//!
+//! A handle without observers never gets here: it asks for them where it takes a slow way anyway.
+//! Observers are called by the thread that has read the answer, once no lock of the limiter or of
+//! its store is held, so an observer may be slow without holding up other requests. It cannot
+//! change a decision: its panics end [here](observers).
+//!
+//! A request over several limits is told limit by limit, as a metric counts by limit. So each limit
+//! has an outcome of its own, also if another limit has decided ([`Outcome::NotTaken`]), and one of
+//! the decisions stands for the request ([`Decision::is_main`]).
+
+mod decision;
+mod observer;
+mod observers;
+mod queue_change;
+mod queue_stay;
+mod report;
+mod store_health;
+mod store_report;
+
+pub use self::decision::{Decision, DecisionSource, Outcome};
+pub use self::observer::Observer;
+pub use self::queue_change::{QueueChange, QueueStep};
+pub use self::store_health::{StoreAnswer, StoreFailure};
+
+pub(crate) use self::observers::Observers;
+pub(crate) use self::queue_stay::QueueStay;
+pub(crate) use self::report::Report;
+pub(crate) use self::store_report::{tell_answer, tell_failure, tell_recovery};

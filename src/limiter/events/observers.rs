@@ -1,0 +1,55 @@
+//! The observers of a handle, and what becomes of their panics.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+#[cfg(feature = "tracing")]
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::observer::Observer;
+
+/// The observers of a handle; at least one.
+#[derive(Clone)]
+pub(crate) struct Observers {
+    all: Vec<Arc<dyn Observer>>,
+    /// Whether a panic of one of them was logged.
+    #[cfg(feature = "tracing")]
+    has_panicked: Arc<AtomicBool>,
+}
+
+impl Observers {
+    /// The same with one more.
+    pub(crate) fn with(before: Option<&Arc<Self>>, observer: impl Observer) -> Arc<Self> {
+        let mut all = before.map(|before| before.all.clone()).unwrap_or_default();
+        all.push(Arc::new(observer));
+        Arc::new(Self {
+            all,
+            #[cfg(feature = "tracing")]
+            has_panicked: Arc::default(),
+        })
+    }
+
+    /// Tells all of them. Must not be called while a lock is held: an observer is code of others.
+    pub(super) fn tell(&self, event: impl Fn(&dyn Observer)) {
+        for observer in &self.all {
+            // Nothing of ours is borrowed mutably by the call, so nothing is left half done.
+            if catch_unwind(AssertUnwindSafe(|| event(&**observer))).is_err() {
+                self.note_panic();
+            }
+        }
+    }
+
+    #[cold]
+    fn note_panic(&self) {
+        #[cfg(feature = "tracing")]
+        if !self.has_panicked.swap(true, Ordering::Relaxed) {
+            tracing::error!("an observer panicked, and the decision stands (logged once)");
+        }
+    }
+}
+
+impl fmt::Debug for Observers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Observers({})", self.all.len())
+    }
+}

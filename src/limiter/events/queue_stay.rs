@@ -1,0 +1,94 @@
+//! The stay of a request in a queue, told at its begin and at its end.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::decision::DecisionSource;
+use super::observers::Observers;
+use super::queue_change::{QueueChange, QueueStep};
+use crate::limiter::Limit;
+
+/// Tells the observers that a request [has joined](Self::join) a queue, and how its stay ends. If
+/// it is dropped, the request has left.
+pub(crate) struct QueueStay(Box<StayInner>);
+
+struct StayInner {
+    observers: Arc<Observers>,
+    limit: Arc<Limit>,
+    source: DecisionSource,
+    since: Instant,
+    /// The wait that the request was told.
+    promised: Duration,
+    has_ended: bool,
+}
+
+impl QueueStay {
+    /// The stay of a request that has just got its place in the queue of a limit, with this wait.
+    pub(crate) fn new(
+        observers: &Arc<Observers>,
+        limit: &Arc<Limit>,
+        source: DecisionSource,
+        promised: Duration,
+    ) -> Self {
+        let (observers, limit, since) = (Arc::clone(observers), Arc::clone(limit), Instant::now());
+        let stay = StayInner { observers, limit, source, since, promised, has_ended: false };
+        Self(Box::new(stay))
+    }
+
+    /// Tells that it has begun.
+    pub(crate) fn join(&self) {
+        self.0.tell(QueueStep::Joined, Duration::ZERO, None);
+    }
+
+    /// Its work runs.
+    pub(crate) fn serve(self) {
+        self.end(QueueStep::Served);
+    }
+
+    /// A drain has sent it away.
+    pub(crate) fn drain(self) {
+        self.end(QueueStep::Drained);
+    }
+
+    /// Its work is planned, and does not wait here.
+    pub(crate) fn keep(self) {
+        self.end(QueueStep::Kept);
+    }
+
+    fn end(mut self, step: QueueStep) {
+        self.0.end(step);
+    }
+}
+
+impl StayInner {
+    fn end(&mut self, step: QueueStep) {
+        self.has_ended = true;
+        let waited = self.since.elapsed();
+        let is_served = step == QueueStep::Served;
+        let lateness = is_served.then(|| waited.saturating_sub(self.promised));
+        self.tell(step, waited, lateness);
+    }
+
+    fn tell(&self, step: QueueStep, waited: Duration, lateness: Option<Duration>) {
+        let Self { limit, source, .. } = self;
+        let change = QueueChange { limit, source: *source, step, waited, lateness };
+        self.observers.tell(|observer| observer.on_queue(&change));
+    }
+}
+
+impl Drop for StayInner {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.end(QueueStep::Left);
+        }
+    }
+}
+
+impl fmt::Debug for QueueStay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueStay").field("since", &self.0.since).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,172 @@
+//! How the store of a limiter is: its answers that took time, and its failures.
+
+use std::time::Duration;
+
+use crate::backend::{BackendError, OnFailure};
+use crate::limiter::Limit;
+
+/// An answer that a limiter had to await; told to [`Observer::on_store_answer`](super::Observer).
+///
+/// It is the answer to one decision, reservation or shadow. Stores that answer at once, as memory
+/// does, are not timed; nor are calls that are dropped before their answer.
+#[derive(Clone, Debug)]
+pub struct StoreAnswer<'a> {
+    pub(super) took: Duration,
+    pub(super) error: Option<&'a BackendError>,
+}
+
+impl<'a> StoreAnswer<'a> {
+    /// The time from when the store was asked until its answer was read.
+    #[must_use]
+    pub const fn took(&self) -> Duration {
+        self.took
+    }
+
+    /// Why there is no decision; `None` if there is one.
+    #[must_use]
+    pub const fn error(&self) -> Option<&'a BackendError> {
+        self.error
+    }
+
+    /// The kind of that error, as [`StoreFailure::kind`].
+    #[must_use]
+    pub const fn kind(&self) -> Option<&'static str> {
+        match self.error {
+            Some(error) => Some(error_kind(error)),
+            None => None,
+        }
+    }
+}
+
+/// A call that the store did not decide or carry out; told to
+/// [`Observer::on_store_failure`](super::Observer).
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use std::time::Duration;
+/// use tollgate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
+/// use tollgate::limiter::StoreFailure;
+/// use tollgate::{HOUR, Limit, Observer, OnFailure, Quota, RateLimiter};
+///
+/// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+///
+/// #[derive(Debug)]
+/// struct Late;
+///
+/// impl Backend for Late {
+///     fn apply(&self, _: &[Charge<'_>]) -> Answer<Applied> {
+///         Answer::Ready(Err(BackendError::timeout("late", Duration::from_millis(50))))
+///     }
+///     // .. the other two as well
+/// #     fn adjust(&self, _: &[Adjustment<'_>]) -> Answer<Applied> {
+/// #         self.apply(&[])
+/// #     }
+/// #     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
+/// #         Answer::Ready(Ok(()))
+/// #     }
+/// }
+///
+/// #[derive(Default)]
+/// struct Failures(Mutex<Vec<(&'static str, OnFailure)>>);
+///
+/// impl Observer for Failures {
+///     fn on_store_failure(&self, failure: &StoreFailure<'_>) {
+///         self.0.lock().unwrap().push((failure.kind(), failure.on_failure()));
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let failures = Arc::new(Failures::default());
+/// let limiter = RateLimiter::new(Late).observe(failures.clone());
+/// assert!(limiter.limit(&LOGIN).await.is_err());
+/// assert!(limiter.on_failure(OnFailure::Admit).limit(&LOGIN).await.is_ok());
+/// let told = [("timeout", OnFailure::Refuse), ("timeout", OnFailure::Admit)];
+/// assert_eq!(*failures.0.lock().unwrap(), told);
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct StoreFailure<'a> {
+    pub(super) limit: &'a Limit,
+    pub(super) error: &'a BackendError,
+    pub(super) on_failure: OnFailure,
+}
+
+impl<'a> StoreFailure<'a> {
+    /// The limit that the call was about; of several, the first.
+    #[must_use]
+    pub const fn limit(&self) -> &'a Limit {
+        self.limit
+    }
+
+    /// Why the store did not do it. Its text may name a server, and never a key.
+    #[must_use]
+    pub const fn error(&self) -> &'a BackendError {
+        self.error
+    }
+
+    /// Whether the request passed all the same, uncounted.
+    #[must_use]
+    pub const fn on_failure(&self) -> OnFailure {
+        self.on_failure
+    }
+
+    /// The kind of the failure in one word, for labels: `"circuit_open"`, `"full"`,
+    /// `"in_transaction"`, `"misconfigured"`, `"overload"`, `"timeout"`, `"unavailable"` or
+    /// `"undecidable"`. The predicates of the [error](Self::error) tell more.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        error_kind(self.error)
+    }
+}
+
+/// The kind of an error in one word, for labels.
+const fn error_kind(error: &BackendError) -> &'static str {
+    // An overload is a timeout as well, and an open circuit an outage.
+    if error.is_circuit_open() {
+        "circuit_open"
+    } else if error.is_overload() {
+        "overload"
+    } else if error.is_in_transaction() {
+        "in_transaction"
+    } else if error.is_timeout() {
+        "timeout"
+    } else if error.is_full() {
+        "full"
+    } else if error.is_misconfigured() {
+        "misconfigured"
+    } else if error.is_outage() {
+        "unavailable"
+    } else {
+        "undecidable"
+    }
+}
+
+#[cfg(all(test, feature = "redis", feature = "postgres"))]
+mod tests {
+    use super::*;
+
+    /// The words are labels of metrics, and the guide on observing lists them.
+    #[test]
+    fn each_kind_of_error_has_its_word() {
+        let within = Duration::from_millis(50);
+        let down = || BackendError::unavailable("s", "it is down");
+        for (error, kind) in [
+            (down(), "unavailable"),
+            (BackendError::timeout("s", within), "timeout"),
+            (BackendError::locked("s", within), "timeout"),
+            (BackendError::circuit_open(within, down()), "circuit_open"),
+            (BackendError::full("s", "no room"), "full"),
+            (BackendError::misconfigured("s", "no rights"), "misconfigured"),
+            (BackendError::overloaded("s", within), "overload"),
+            (down().in_transaction(), "in_transaction"),
+            (BackendError::undecidable("s", "no bucket"), "undecidable"),
+            (BackendError::cross_slot("a`, `b"), "undecidable"),
+            (BackendError::incomplete(), "undecidable"),
+        ] {
+            assert_eq!(error_kind(&error), kind, "{error}");
+        }
+    }
+}

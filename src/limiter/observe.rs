@@ -1,0 +1,118 @@
+//! Handles with observers, and what they tell them about the store.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::Limit;
+use super::engine::RateLimiter;
+use super::events::{Observer, Observers, tell_answer, tell_failure, tell_recovery};
+use crate::backend::{Answer, Applied, BackendError, OnFailure, Origin};
+
+impl RateLimiter {
+    /// Adds an observer, which is told what this handle and its later clones decide.
+    ///
+    /// It comes beside the observers that the handle has: each of them is told. Other handles keep
+    /// theirs, and all of them share the buckets. A limiter that is [switched off](Self::enabled)
+    /// tells nothing.
+    ///
+    /// A handle without observers costs nothing: its decisions take the same instructions as if
+    /// there were none. With an observer, a decision in memory takes a longer way; the guide on
+    /// observing has the figures.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use tollgate::limiter::Decision;
+    /// use tollgate::{Limit, MINUTE, Observer, Quota, RateLimiter};
+    ///
+    /// const SEARCHES: Limit = Limit::new("searches", Quota::token_bucket(10, MINUTE));
+    ///
+    /// #[derive(Default)]
+    /// struct Tokens(AtomicU64);
+    ///
+    /// impl Observer for Tokens {
+    ///     fn on_decision(&self, decision: &Decision<'_>) {
+    ///         self.0.fetch_add(decision.taken(), Ordering::Relaxed);
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::RateLimited> {
+    /// let (all, limiter) = (Arc::new(Tokens::default()), RateLimiter::in_memory());
+    /// let observed = limiter.clone().observe(Arc::clone(&all));
+    /// observed.limit(&SEARCHES).key("alice").cost(3).await?;
+    /// limiter.limit(&SEARCHES).key("alice").await?; // the same bucket, and not observed
+    /// assert_eq!(all.0.load(Ordering::Relaxed), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("with_observer", "on_limit_reached", "metrics", "telemetry"))]
+    #[must_use]
+    pub fn observe(self, observer: impl Observer) -> Self {
+        if self.is_off() {
+            return self;
+        }
+        self.with_defaults(|defaults| {
+            defaults.observers = Some(Observers::with(defaults.observers.as_ref(), observer));
+        })
+    }
+}
+
+/// For the rooms above.
+impl RateLimiter {
+    /// The observers of this handle, if it has any.
+    #[inline]
+    pub(crate) fn observers(&self) -> Option<&Arc<Observers>> {
+        self.defaults().observers.as_ref()
+    }
+
+    /// The same answer, timed for the observers if it has to be awaited.
+    pub(crate) fn timed<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
+        let (answer, observers) = match (answer, self.observers()) {
+            (Answer::Pending(answer), Some(observers)) => (answer, Arc::clone(observers)),
+            (answer, _) => return answer,
+        };
+        let asked = Instant::now();
+        Answer::pending(async move {
+            let answer = answer.await;
+            tell_answer(&observers, asked.elapsed(), answer.as_ref().err());
+            answer
+        })
+    }
+
+    /// The store did not decide, or did not carry out a call. It is logged once for its cause.
+    #[cold]
+    pub(crate) fn store_failed(&self, limit: &Limit, error: &BackendError, on_failure: OnFailure) {
+        self.failures().store_failed(limit, error, on_failure);
+        if let Some(observers) = self.observers() {
+            tell_failure(observers, limit, error, on_failure);
+        }
+    }
+
+    /// The store has taken tokens, so it works. A refusal proves less: a store that is full, or a
+    /// replica, alternates between refusals and failures. What a fallback has taken proves nothing.
+    #[inline]
+    pub(crate) fn store_charged(&self, limit: &Limit, applied: &Applied) {
+        self.store_granted(limit, applied.origin());
+    }
+
+    /// As [`store_charged`](Self::store_charged), by the store that has decided.
+    #[inline]
+    pub(crate) fn store_granted(&self, limit: &Limit, origin: Origin) {
+        if origin == Origin::Store && self.failures().has_failed() {
+            self.note_charge(limit);
+        }
+    }
+
+    #[cold]
+    fn note_charge(&self, limit: &Limit) {
+        if self.failures().record_charge(limit)
+            && let Some(observers) = self.observers()
+        {
+            tell_recovery(observers, limit);
+        }
+    }
+}

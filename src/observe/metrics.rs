@@ -1,0 +1,211 @@
+//! The observer that counts by the facade crate `metrics`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use metrics::{Histogram, SharedString};
+
+use super::limit_metrics::{LimitMetrics, seconds};
+use super::metric::{ERROR_TYPE, LIMIT, STORE_DURATION, STORE_FAILURES, STORE_RECOVERIES};
+#[cfg(feature = "memory")]
+use super::metric::{EVICTED_KEYS, FORGOTTEN_KEYS, STORE_KEYS};
+use super::recorder::Registrar;
+#[cfg(feature = "memory")]
+use crate::limiter::RateLimiter;
+use crate::limiter::{Decision, Limit, Observer, QueueChange, StoreAnswer, StoreFailure};
+
+/// Counts decisions, queues and failures of the store, by the facade crate [`metrics`].
+///
+/// The program installs a recorder of its choice, such as that of `metrics-exporter-prometheus`,
+/// *before* the limiter decides anything: a metric that is used before that is lost for good. The
+/// guide on observing has the table of all metrics and their labels.
+///
+/// The labels are names of limits, outcomes and kinds of errors, and never keys. Names of limits
+/// that are made at run time are bounded by [`max_limits`](Self::max_limits).
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use metrics_exporter_prometheus::PrometheusBuilder;
+/// use tollgate::observe::Metrics;
+/// use tollgate::{HOUR, Limit, Quota, RateLimiter};
+///
+/// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(1, HOUR));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let prometheus = PrometheusBuilder::new().with_recommended_naming(true).build_recorder();
+/// let page = prometheus.handle();
+/// metrics::set_global_recorder(prometheus).unwrap();
+///
+/// let metrics = Arc::new(Metrics::new());
+/// let limiter = RateLimiter::in_memory().observe(Arc::clone(&metrics));
+/// for _ in 0..3 {
+///     drop(limiter.limit(&LOGIN).key("alice").await);
+/// }
+///
+/// metrics.record_store(&limiter); // the facade cannot ask: call it before each scrape
+/// let page = page.render();
+/// let refused = "tollgate_decisions_total{tollgate_limit=\"login\",\
+///                tollgate_outcome=\"refused\",tollgate_source=\"handler\"} 2";
+/// assert!(page.contains(refused), "{page}");
+/// assert!(page.contains("tollgate_store_keys 1"), "{page}");
+/// # }
+/// ```
+#[derive(Default)]
+pub struct Metrics {
+    registrar: Registrar,
+    max_limits: Option<usize>,
+    /// By the names of the limits.
+    limits: RwLock<HashMap<Box<str>, Arc<LimitMetrics>>>,
+    /// All limits beyond the bound.
+    others: OnceLock<Arc<LimitMetrics>>,
+    answers: OnceLock<Histogram>,
+}
+
+impl Metrics {
+    /// The bound on names of limits unless [`max_limits`](Self::max_limits) sets another.
+    pub const MAX_LIMITS: usize = 1_000;
+
+    /// The name for all limits beyond the [bound](Self::max_limits).
+    pub const OTHER_LIMITS: &str = "_other";
+
+    /// Counts by the recorder that the program has installed.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Counts by this recorder, and not by that of the program.
+    #[must_use]
+    pub fn recorder(mut self, recorder: impl metrics::Recorder + Send + Sync + 'static) -> Self {
+        self.registrar.set_recorder(Box::new(recorder));
+        self
+    }
+
+    /// Adds a label to all metrics: a name for the limiter, if the process has several with stores
+    /// of their own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RateLimiter;
+    /// use tollgate::observe::Metrics;
+    ///
+    /// let inbound = RateLimiter::in_memory().observe(Metrics::new().label("limiter", "inbound"));
+    /// let outbound = RateLimiter::in_memory().observe(Metrics::new().label("limiter", "outbound"));
+    /// # drop((inbound, outbound));
+    /// ```
+    #[must_use]
+    pub fn label(mut self, key: impl Into<SharedString>, value: impl Into<SharedString>) -> Self {
+        self.registrar.add_label(key.into(), value.into());
+        self
+    }
+
+    /// Sets how many names of limits get metrics of their own; [`MAX_LIMITS`](Self::MAX_LIMITS)
+    /// unless set. All others count as [`OTHER_LIMITS`](Self::OTHER_LIMITS).
+    ///
+    /// A program whose limits are constants never gets there. One that makes up a name for each
+    /// customer would fill the memory of the exporter.
+    #[must_use]
+    pub const fn max_limits(mut self, max_limits: usize) -> Self {
+        self.max_limits = Some(max_limits);
+        self
+    }
+
+    /// Records what the memory store of a limiter holds: its buckets, and how many it has evicted
+    /// and forgotten. Call it before each scrape, as the facade cannot ask for a number.
+    ///
+    /// It locks each shard of the store for an instant, one at a time. With another store it records
+    /// nothing. Several stores overwrite each other's numbers, unless their metrics differ by a
+    /// [label](Self::label).
+    #[cfg(feature = "memory")]
+    pub fn record_store(&self, limiter: &RateLimiter) {
+        let Some(memory) = limiter.memory() else { return };
+        // A number of buckets is far below 2^53.
+        let keys = u32::try_from(memory.len()).unwrap_or(u32::MAX);
+        self.registrar.gauge(STORE_KEYS, &[]).set(f64::from(keys));
+        self.registrar.counter(EVICTED_KEYS, &[]).absolute(memory.evicted());
+        self.registrar.counter(FORGOTTEN_KEYS, &[]).absolute(memory.forgotten());
+    }
+
+    fn with_limit(&self, limit: &Limit, work: impl FnOnce(&LimitMetrics)) {
+        // A poisoned lock is harmless: nothing that holds it can panic halfway through a change.
+        let known = self.limits.read().unwrap_or_else(PoisonError::into_inner);
+        match known.get(limit.name()) {
+            Some(metrics) => work(metrics),
+            None => {
+                drop(known);
+                work(&self.add(limit.name()));
+            }
+        }
+    }
+
+    #[cold]
+    fn add(&self, name: &str) -> Arc<LimitMetrics> {
+        let mut limits = self.limits.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = limits.get(name) {
+            return Arc::clone(known);
+        }
+        if limits.len() >= self.max_limits.unwrap_or(Self::MAX_LIMITS) {
+            let others = || Arc::new(LimitMetrics::new(Self::OTHER_LIMITS));
+            return Arc::clone(self.others.get_or_init(others));
+        }
+        let metrics = Arc::new(LimitMetrics::new(name));
+        limits.insert(name.into(), Arc::clone(&metrics));
+        metrics
+    }
+
+    /// The name under which a limit is counted.
+    fn label_of<'l>(&self, limit: &'l Limit) -> &'l str {
+        let mut label = Self::OTHER_LIMITS;
+        self.with_limit(limit, |metrics| {
+            if metrics.is_of(limit.name()) {
+                label = limit.name();
+            }
+        });
+        label
+    }
+}
+
+impl Observer for Metrics {
+    fn on_decision(&self, decision: &Decision<'_>) {
+        self.with_limit(decision.limit(), |limit| limit.count(decision, &self.registrar));
+    }
+
+    fn on_queue(&self, change: &QueueChange<'_>) {
+        self.with_limit(change.limit(), |limit| limit.change_queue(change, &self.registrar));
+    }
+
+    fn on_store_answer(&self, answer: &StoreAnswer<'_>) {
+        let took = seconds(answer.took());
+        match answer.kind() {
+            None => {
+                let register = || self.registrar.histogram(STORE_DURATION, &[]);
+                self.answers.get_or_init(register).record(took);
+            }
+            Some(kind) => {
+                let labels = [(ERROR_TYPE, kind)];
+                self.registrar.histogram(STORE_DURATION, &labels).record(took);
+            }
+        }
+    }
+
+    fn on_store_failure(&self, failure: &StoreFailure<'_>) {
+        let labels = [(LIMIT, self.label_of(failure.limit())), (ERROR_TYPE, failure.kind())];
+        self.registrar.counter(STORE_FAILURES, &labels).increment(1);
+    }
+
+    fn on_store_recovery(&self, limit: &Limit) {
+        let labels = [(LIMIT, self.label_of(limit))];
+        self.registrar.counter(STORE_RECOVERIES, &labels).increment(1);
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").field("max_limits", &self.max_limits).finish_non_exhaustive()
+    }
+}

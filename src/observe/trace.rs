@@ -1,0 +1,142 @@
+//! The observer that speaks to `tracing`.
+
+use std::time::Duration;
+
+use tracing::Span;
+
+use super::rare_lines::RareLines;
+use crate::limiter::{Decision, DecisionSource, Observer, Outcome, QueueChange, QueueStep};
+
+/// Records decisions in the span of the request, and logs what the limiter itself does not.
+///
+/// **Fields of the span.** `tracing` records only fields that a span declares, so declare those that
+/// you want where the span is made, as `tollgate.outcome = tracing::field::Empty`:
+///
+/// | field | is |
+/// |---|---|
+/// | `tollgate.limit` | the limit that decided: of several, the one that refused or made the request wait longest |
+/// | `tollgate.outcome` | its [outcome](Outcome), as `"admitted"` or `"refused"` |
+/// | `tollgate.wait` | the seconds to wait: of a refusal or a reservation |
+/// | `tollgate.shadow` | the name of a [shadow](crate::Rule::shadow) that would not have admitted the request |
+///
+/// If several layers decide about a request, each records its decision, and the last one counts. A
+/// layer that refuses is the last one.
+///
+/// **Lines of the log.** The limiter logs by itself, with the feature `tracing` and without any
+/// observer: refusals of layers and shadows at debug, a store that fails once for its cause. This
+/// observer adds what that leaves out, and repeats nothing of it:
+///
+/// * at debug: refusals of calls, which a handler may or may not answer; requests that leave a
+///   queue before their turn
+/// * at warn, once in an [interval](Self::interval) for each cause and limit: a queue that is full, a
+///   call with a cost that can never fit, work that runs more than a second later than promised
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::observe::Trace;
+/// use tollgate::{HOUR, Limit, Quota, RateLimiter};
+/// use tracing::Instrument;
+/// use tracing::field::Empty;
+///
+/// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::RateLimited> {
+/// let limiter = RateLimiter::in_memory().observe(Trace::new());
+/// let span = tracing::info_span!("request", tollgate.limit = Empty, tollgate.outcome = Empty);
+/// async { limiter.limit(&LOGIN).key("alice").await.map(drop) }.instrument(span).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Trace {
+    interval: Duration,
+    warned: RareLines,
+}
+
+impl Trace {
+    /// Warns once a minute for each cause.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { interval: Duration::from_secs(60), warned: RareLines::default() }
+    }
+
+    /// Sets how often a warning about the same cause and limit is repeated; each minute unless set.
+    #[must_use]
+    pub const fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    fn is_due(&self, cause: &'static str, limit: &str) -> bool {
+        self.warned.is_due(cause, limit, self.interval)
+    }
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How late work has to run for a warning.
+const LATE: Duration = Duration::from_secs(1);
+
+impl Observer for Trace {
+    fn on_decision(&self, decision: &Decision<'_>) {
+        let (limit, outcome) = (decision.limit().name(), decision.outcome());
+        let wait = decision.wait();
+        if decision.source() == DecisionSource::Shadow {
+            // Its lines are in the log of the layer.
+            if matches!(outcome, Outcome::Refused | Outcome::TooLarge | Outcome::NoKey) {
+                Span::current().record("tollgate.shadow", limit);
+            }
+            return;
+        }
+        if decision.is_main() {
+            let span = Span::current();
+            span.record("tollgate.limit", limit).record("tollgate.outcome", outcome.name());
+            if let Some(wait) = wait.filter(|wait| !wait.is_zero()) {
+                span.record("tollgate.wait", wait.as_secs_f64());
+            }
+        }
+        let is_call = decision.source() == DecisionSource::Handler;
+        match outcome {
+            Outcome::Refused if is_call => {
+                tracing::debug!(limit, retry_after = ?wait.unwrap_or_default(), "call refused");
+            }
+            Outcome::TooLarge if is_call && self.is_due("too large", limit) => {
+                tracing::warn!(
+                    limit,
+                    cost = decision.cost(),
+                    "a call costs more than its limit can ever grant (logged once in an interval)"
+                );
+            }
+            Outcome::QueueFull if self.is_due("queue full", limit) => {
+                tracing::warn!(
+                    limit,
+                    "the queue is full, and requests that would wait are refused \
+                     (logged once in an interval)"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn on_queue(&self, change: &QueueChange<'_>) {
+        let (limit, waited) = (change.limit().name(), change.waited());
+        match (change.step(), change.lateness()) {
+            (QueueStep::Left, _) => tracing::debug!(limit, ?waited, "left the queue"),
+            (_, Some(lateness)) if lateness >= LATE && self.is_due("late", limit) => {
+                tracing::warn!(
+                    limit,
+                    ?lateness,
+                    "work runs later than promised: the runtime or the service is busy \
+                     (logged once in an interval)"
+                );
+            }
+            _ => {}
+        }
+    }
+}
