@@ -27,14 +27,14 @@ const LAYERS: [&[&str]; 9] = [
     &["algebra"],
     &["backend"],
     &["limiter"],
-    &["key", "fields"],
+    &["key", "fields", "observe"],
     &["middleware", "pacing", "retry", "throttle"],
     &["config", "routes"],
     &["_guide"],
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 27] = [
+const CRATES: [(&str, &[&str]); 28] = [
     ("http", &["key/", "fields/", "middleware/", "pacing/", "retry/", "routes/", "config/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/", "throttle/body.rs"]),
     ("futures_core", &["throttle/"]),
@@ -58,18 +58,24 @@ const CRATES: [(&str, &[&str]); 27] = [
             "clock/",
             "limiter/reserved_slot.rs",
             "limiter/detached.rs",
+            // They measure how long requests wait, and how long the store takes.
+            "limiter/events/queue_stay.rs",
+            "limiter/observe.rs",
             "limiter/line/",
             "limiter/queue/",
             "limiter/wait.rs",
             // It measures how long a store has not failed.
             "limiter/failure_log.rs",
             "middleware/queued_call.rs",
+            // It counts the time between two lines.
+            "observe/rare_lines.rs",
             "pacing/",
             "retry/",
             // A long count lets other tasks run.
             "routes/admin/looks.rs",
         ],
     ),
+    ("metrics", &["observe/"]),
     ("redb", &["backend/embedded/"]),
     ("redis", &["backend/redis/"]),
     ("tokio_postgres", &["backend/postgres/"]),

@@ -11,6 +11,7 @@ mod admin;
 mod causes;
 mod lines;
 mod mistakes;
+mod observers;
 mod order;
 #[cfg(feature = "credentials")]
 mod secrets;
