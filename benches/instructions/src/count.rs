@@ -9,7 +9,7 @@ use std::thread;
 
 #[cfg(feature = "peers")]
 use super::peers;
-use super::{decisions, layers};
+use super::{decisions, layers, observed};
 
 /// Does one work so often.
 pub type Work = fn(u32);
@@ -41,6 +41,13 @@ const WORKS: &[(&str, Work)] = &[
     ("layer refused", layers::refused),
     #[cfg(feature = "peers")]
     ("layer refused: tower_governor", peers::refused_by_tower_governor),
+    ("address, observed", observed::address_silent),
+    ("address, metrics", observed::address_counting),
+    ("address, Prometheus", observed::address_prometheus),
+    ("address refused, Prometheus", observed::refused_prometheus),
+    ("layer, observed", observed::layer_silent),
+    ("layer, metrics", observed::layer_counting),
+    ("layer, Prometheus", observed::layer_prometheus),
 ];
 
 /// What a request takes without a layer, which is not counted for the layer.

@@ -7,6 +7,7 @@ mod count;
 mod decisions;
 mod kept;
 mod layers;
+mod observed;
 #[cfg(feature = "peers")]
 mod peers;
 
