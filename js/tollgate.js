@@ -29,6 +29,10 @@ export function charge(numbers, state, now, cost, maxWait = 0) {
 
 const min = (a, b) => (a < b ? a : b);
 
+/** A number that is no larger. One that cannot be exact is far below zero here. */
+const floor = (exact) =>
+  BigInt(Number(exact)) > exact ? Number(exact) * (1 + Number.EPSILON) : Number(exact);
+
 /** The milliseconds since the Unix epoch, by a clock that is never set, unlike `Date.now()`. */
 export const clock = () => performance.timeOrigin + performance.now();
 
@@ -102,12 +106,12 @@ export class Bucket {
     this.last = { ...this.predict(cost, now), cost, sent: now };
     if (this.last.verdict !== "refused") {
       const { step, gain, token, capacity } = this.bucket;
-      const [sent, arrived] = [now, now + 4 * this.uncertainty].map((time) => {
-        const { value, ts } = charge(this.bucket, this, this.serverTime(time), cost);
-        return { value: Number(value), ts: Number(ts) };
-      });
-      if (sent.value + cost * token === capacity) Object.assign(this, arrived); // it was full
-      else Object.assign(this, sent, { value: arrived.value - ((arrived.ts - sent.ts) / step) * gain });
+      const [sent, arrived] = [now, now + 4 * this.uncertainty].map((time) =>
+        charge(this.bucket, this, this.serverTime(time), cost));
+      const isFull = sent.value + BigInt(cost) * BigInt(token) === BigInt(capacity);
+      const gained = ((arrived.ts - sent.ts) / BigInt(step)) * BigInt(gain);
+      const [value, ts] = isFull ? [arrived.value, arrived.ts] : [arrived.value - gained, sent.ts];
+      Object.assign(this, { value: floor(value), ts: Number(ts) });
     }
     return this.last;
   }

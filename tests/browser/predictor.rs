@@ -423,6 +423,30 @@ fn what_others_take_is_read_from_the_fields_of_a_response() {
     }
 }
 
+/// What a large limit gains in a round trip is more than JavaScript's numbers hold exactly.
+#[test]
+fn what_is_taken_is_never_rounded_in_favour_of_the_client() {
+    let most = 1_u64 << 53;
+    let (mut calls, mut left) = (Vec::new(), Vec::new());
+    for seed in seeds(300) {
+        let mut dice = Dice(seed);
+        let (gain, cost) = (1 + up_to(&mut dice, most - 1), up_to(&mut dice, most - 1));
+        let (now, trip) = (millis_of(START), 1 + signed(dice.below(3_000)));
+        let limit = json!({
+            "name": "large", "cost": 1, "max_cost": most, "max_wait": 0, "value": most - 1,
+            "ts": START.as_micros(),
+            "bucket": {"step": 1, "gain": gain, "token": 1, "capacity": most, "floor": 0},
+        });
+        let steps = json!([["take", cost, now], ["remaining", now + 2 * trip]]);
+        calls.push(json!(["bucket", limit, START.as_micros(), now - trip, now, steps]));
+        left.push(most - cost);
+    }
+    for (told, left) in node::run("predictor.mjs", &calls).iter().zip(left) {
+        assert_eq!(told[0]["verdict"], "admitted");
+        assert!(told[1].as_u64().unwrap() <= left, "{told} and {left}");
+    }
+}
+
 /// A window keeps its place in time: only what is left of it changes.
 #[test]
 fn what_is_observed_does_not_move_a_window() {
