@@ -146,7 +146,9 @@ impl AdminRoutes {
     /// The router as it is: any client that reaches it sees the keys of all clients, and blocks them
     /// or sets them free.
     ///
-    /// For a listener that only operators reach, such as one on `127.0.0.1` of their machine.
+    /// For a listener that only operators reach, such as one on `127.0.0.1` of a server. Not for one
+    /// on a machine with a browser: a page of any site reaches that as well, by a name of its own that
+    /// resolves to `127.0.0.1` (DNS rebinding), and to the browser it is a page of the same site.
     pub fn without_authentication<S: Clone + Send + Sync + 'static>(self) -> Router<S> {
         let key = get(looks::show_key).delete(changes::reset);
         Router::new()
