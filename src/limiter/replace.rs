@@ -16,7 +16,9 @@ impl RateLimiter {
     /// that has used 3 of 3 tokens has 97 left when the limit becomes 100, and one that has used 50
     /// of 100 has a debt of 47 when it becomes 3. No key gets a refill by it, however often the
     /// numbers change. Nothing waits for it: calls that have begun end with the numbers of before,
-    /// requests in a queue run at the instant that they were told, or earlier.
+    /// requests in a queue run at the instant that they were told, or earlier. A request that was
+    /// admitted before goes on by the numbers of before, also where its handler takes more
+    /// (`Admission::charge`), however long it runs.
     ///
     /// `limit` is named by its name and by the numbers that *it* has, which are those before the
     /// first replacement: `replace(&LOGIN, ..)` twice replaces the same limit twice. Limits of the
