@@ -5,8 +5,8 @@
 /**
  * The formula, in whole numbers: takes `cost` tokens at `now`, as `calculate` does.
  * `value` and `ts` are the state with the cost taken; keep it unless the verdict is `refused`.
- * @param {{step, gain, token, capacity, floor}} numbers `bucket` in the answer of the server
- * @param {{value, ts}} state units, and the microsecond at which there were as many
+ * @param {Record<"step"|"gain"|"token"|"capacity"|"floor", number>} numbers `bucket` of the answer
+ * @param {{value: number, ts: number}} state units, and the microsecond at which there were as many
  * @param {number|bigint} now microseconds since the Unix epoch
  * @param {number|bigint} cost tokens
  * @param {number|bigint|null} maxWait the longest wait in a queue; null for any
