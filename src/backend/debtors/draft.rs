@@ -39,17 +39,19 @@ impl PageDraft {
         self.found.len() >= self.query.get_max()
     }
 
-    /// Adds a bucket, if it is on the list.
+    /// Adds a bucket, if it is on the list; returns whether it is.
     pub(in crate::backend) fn take(
         &mut self,
         parts: NameParts,
         record: BucketRecord,
         now: Timestamp,
-    ) {
+    ) -> bool {
         let NameParts { key, shard } = &parts;
-        if self.query.debtor(key.clone(), *shard, &record, now).is_some() {
+        let is_on_list = self.query.debtor(key.clone(), *shard, &record, now).is_some();
+        if is_on_list {
             self.found.push((parts, record));
         }
+        is_on_list
     }
 
     /// The page, with each bucket as it stands at this time.

@@ -6,10 +6,10 @@
 //! the deadline has passed, or at the end of a server on which it has found something: each server
 //! has a clock of its own. A store makes one page at a time, however many are asked for.
 //!
-//! `SCAN` may return more names than fit on a page, so a step may be cut. The names of a step are
-//! taken in the order of their hashes, and the cursor has the hash of the last one: the next page
-//! makes the same step again, and begins behind that. So a name that is added or removed meanwhile
-//! shifts no other.
+//! `SCAN` may return more names than fit on a page, so a step may be cut. The next page makes the
+//! same step again, and the cursor has the hashes of the names that were listed of it. No order of
+//! names would do: the step may reach further than before, as a server ends it by the number of
+//! names that it has found.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -53,20 +53,20 @@ pub(super) fn page(
 }
 
 /// Where a scan goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 struct ScanPlace {
     /// A slot of the server.
     slot: u16,
     /// The cursor of that server.
     scan: u64,
-    /// The hash of the last name of this step that was taken, if it was cut.
-    taken: Option<u64>,
+    /// The hashes of the names that were listed of this step, if it was cut.
+    listed: Vec<u64>,
 }
 
 impl fmt::Display for ScanPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.slot, self.scan)?;
-        self.taken.map_or(Ok(()), |hash| write!(f, ".{hash}"))
+        self.listed.iter().try_for_each(|hash| write!(f, ".{hash}"))
     }
 }
 
@@ -75,16 +75,10 @@ fn read_cursor(
     batcher: &Batcher<RedisCarrier>,
 ) -> Result<ScanPlace, BackendError> {
     let unknown = || BackendError::unknown_cursor(RedisCarrier::STORE, cursor);
-    let mut numbers = cursor.as_str().split('.');
-    let mut number = || numbers.next().map(str::parse::<u64>);
-    let (slot, scan, taken) = (number(), number(), number());
-    let (Some(Ok(slot)), Some(Ok(scan)), Ok(taken), None) =
-        (slot, scan, taken.transpose(), numbers.next())
-    else {
-        return Err(unknown());
-    };
-    let slot = u16::try_from(slot).ok().filter(|slot| batcher.carrier().link.may_have_slot(*slot));
-    Ok(ScanPlace { slot: slot.ok_or_else(unknown)?, scan, taken })
+    let numbers = cursor.as_str().split('.').map(str::parse::<u64>).collect::<Result<Vec<_>, _>>();
+    let Ok([slot, scan, listed @ ..]) = numbers.as_deref() else { return Err(unknown()) };
+    let slot = u16::try_from(*slot).ok().filter(|slot| batcher.carrier().link.may_have_slot(*slot));
+    Ok(ScanPlace { slot: slot.ok_or_else(unknown)?, scan: *scan, listed: listed.to_vec() })
 }
 
 /// What makes one page.
@@ -113,14 +107,14 @@ impl DebtorScan {
 
     async fn run(mut self, first: ScanPlace) -> Result<DebtorPage<DebtorBucket>, BackendError> {
         let pattern = self.names.pattern(self.draft.query().limit());
-        let (mut place, mut steps) = (Some(first), 0_usize);
-        while let Some(here) = place {
+        let (first, mut place, mut steps) = (first.slot, Some(first), 0_usize);
+        while let Some(here) = &place {
             let is_late = steps > 0 && self.time.is_over();
             if steps >= MAX_STEPS || is_late || self.draft.is_full() {
                 break;
             }
             PageTime::pause().await;
-            place = match self.step(here, &pattern).await {
+            let next = match self.step(here, &pattern).await {
                 Ok(next) => next,
                 // The next page begins with the step that has failed.
                 Err(_) if steps > 0 => break,
@@ -128,13 +122,15 @@ impl DebtorScan {
             };
             steps = steps.saturating_add(1);
             // Another server has another clock.
-            if !self.draft.is_empty() && place.is_some_and(|next| next.slot != here.slot) {
+            let is_elsewhere = next.as_ref().is_some_and(|next| next.slot != here.slot);
+            place = next;
+            if is_elsewhere && !self.draft.is_empty() {
                 break;
             }
         }
         let at = match self.at {
             Some(at) => at,
-            None => self.now(first.slot).await?,
+            None => self.now(first).await?,
         };
         let next = place.map(|place| DebtorCursor::from(place.to_string()));
         Ok(self.draft.finish(at, next))
@@ -143,15 +139,15 @@ impl DebtorScan {
     /// Makes a step, and returns where the scan goes on.
     async fn step(
         &mut self,
-        here: ScanPlace,
+        here: &ScanPlace,
         pattern: &[u8],
     ) -> Result<Option<ScanPlace>, BackendError> {
         let deadline = self.time.deadline;
         let step = self.link().scan(here.slot, here.scan, pattern, deadline).await?;
         let mut names: Vec<_> =
             step.names.into_iter().filter_map(|name| self.scanned(name)).collect();
-        names.retain(|name| here.taken.is_none_or(|taken| name.hash > taken));
-        names.sort_unstable_by_key(|name| name.hash);
+        let mut listed: HashSet<u64> = here.listed.iter().copied().collect();
+        names.retain(|name| !listed.contains(&name.hash));
         if !names.is_empty() {
             let read: Vec<&[u8]> = names.iter().map(|name| &*name.name).collect();
             let read = self.link().read_values(here.slot, &read, deadline).await?;
@@ -162,16 +158,18 @@ impl DebtorScan {
                 // What is no bucket is not in debt: calls on it fail, and say so.
                 if let Some(record) = value.as_ref().and_then(stored_record)
                     && self.hashes.insert(hash)
+                    && self.draft.take(parts, record, now)
                 {
-                    self.draft.take(parts, record, now);
+                    listed.insert(hash);
                 }
                 if self.draft.is_full() && rest.peek().is_some() {
-                    return Ok(Some(ScanPlace { taken: Some(hash), ..here }));
+                    let listed = listed.into_iter().collect();
+                    return Ok(Some(ScanPlace { slot: here.slot, scan: here.scan, listed }));
                 }
             }
         }
         if step.next != 0 {
-            return Ok(Some(ScanPlace { scan: step.next, taken: None, ..here }));
+            return Ok(Some(ScanPlace { slot: here.slot, scan: step.next, listed: Vec::new() }));
         }
         let next = self.link().next_master(here.slot);
         Ok(next.map(|slot| ScanPlace { slot, ..ScanPlace::default() }))
