@@ -1,6 +1,6 @@
 //! The list of buckets that are in debt or blocked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::algebra::Bucket;
@@ -109,6 +109,12 @@ struct DebtorTrial<'a> {
     foreign: &'a [BucketId<'a>],
 }
 
+/// How often a list is read that has a bucket twice.
+const ATTEMPTS: u32 = 10;
+
+/// A bucket on a page: the time of the page, the key, the shard and the state.
+type ListedBucket = (Timestamp, StoredKey, u32, i64, Timestamp);
+
 /// What a store lists of a bucket: the key if it knows it, the shard, and the state.
 type ShownDebtor = (Option<String>, u32, i64, Timestamp);
 
@@ -129,56 +135,20 @@ impl DebtorTrial<'_> {
     }
 
     async fn check_list(&self, trial: &mut Trial, query: &DebtorQuery) {
-        let (mut found, mut cursor) =
-            (Vec::<(Timestamp, StoredKey, u32, i64, Timestamp)>::new(), None);
-        let mut counted: Option<DebtorCount> = None;
-        for calls in 0.. {
-            if calls > 100_000 {
-                trial.fail_list(query, "a list that ends", &"100,000 pages with a cursor each");
+        for attempt in 1.. {
+            match read_list(trial, query).await {
+                WholeList::Unsupported => return,
+                WholeList::Count(count) => return self.check_count(trial, query, &count),
+                // While other tests use the store, it may list a bucket twice, but not each time.
+                WholeList::Buckets(found) if attempt < ATTEMPTS && has_repeats(&found) => {}
+                WholeList::Buckets(found) => return self.check_found(trial, query, found),
             }
-            let query = query.clone().after(cursor);
-            cursor = match trial.debtors(&query).await {
-                DebtorReport::Unsupported => return,
-                DebtorReport::Count(count) => {
-                    let next = count.next().cloned();
-                    counted = Some(match counted {
-                        None => count,
-                        Some(before) => before.merge(count),
-                    });
-                    next
-                }
-                DebtorReport::Page(page) => {
-                    trial.check_time(&query, page.at());
-                    if page.debtors().len() > query.get_max() {
-                        let max = format!("at most {} in a page", query.get_max());
-                        trial.fail_list(&query, &max, &page);
-                    }
-                    let (at, next) = (page.at(), page.next().cloned());
-                    found.extend(page.into_debtors().into_iter().map(|one| {
-                        let (shard, state) = (one.shard_index(), one.state());
-                        (at, one.key().clone(), shard, state.value, state.ts)
-                    }));
-                    next
-                }
-            };
-            if cursor.is_none() {
-                break;
-            }
-        }
-        match counted {
-            Some(count) => self.check_count(trial, query, &count),
-            None => self.check_found(trial, query, found),
         }
     }
 
     /// Each bucket has to be there that the model has, and no other. A real clock runs on between
     /// pages, so each is compared at the time of its page.
-    fn check_found(
-        &self,
-        trial: &Trial,
-        query: &DebtorQuery,
-        found: Vec<(Timestamp, StoredKey, u32, i64, Timestamp)>,
-    ) {
+    fn check_found(&self, trial: &Trial, query: &DebtorQuery, found: Vec<ListedBucket>) {
         let mut missing: BTreeMap<(String, u32), BucketId<'_>> = self
             .own
             .iter()
@@ -223,6 +193,53 @@ impl DebtorTrial<'_> {
             trial.fail_list(query, &format!("{due:?} in debt and blocked"), &found);
         }
     }
+}
+
+/// All pages of a list.
+enum WholeList {
+    Buckets(Vec<ListedBucket>),
+    Count(DebtorCount),
+    Unsupported,
+}
+
+async fn read_list(trial: &mut Trial, query: &DebtorQuery) -> WholeList {
+    let (mut found, mut counted, mut cursor) = (Vec::new(), None::<DebtorCount>, None);
+    for _ in 0..100_000 {
+        let query = query.clone().after(cursor);
+        cursor = match trial.debtors(&query).await {
+            DebtorReport::Unsupported => return WholeList::Unsupported,
+            DebtorReport::Count(count) => {
+                let next = count.next().cloned();
+                counted = Some(match counted {
+                    None => count,
+                    Some(before) => before.merge(count),
+                });
+                next
+            }
+            DebtorReport::Page(page) => {
+                trial.check_time(&query, page.at());
+                if page.debtors().len() > query.get_max() {
+                    let max = format!("at most {} in a page", query.get_max());
+                    trial.fail_list(&query, &max, &page);
+                }
+                let (at, next) = (page.at(), page.next().cloned());
+                found.extend(page.into_debtors().into_iter().map(|one| {
+                    let (shard, state) = (one.shard_index(), one.state());
+                    (at, one.key().clone(), shard, state.value, state.ts)
+                }));
+                next
+            }
+        };
+        if cursor.is_none() {
+            return counted.map_or(WholeList::Buckets(found), WholeList::Count);
+        }
+    }
+    trial.fail_list(query, "a list that ends", &"100,000 pages with a cursor each")
+}
+
+fn has_repeats(found: &[ListedBucket]) -> bool {
+    let places: HashSet<_> = found.iter().map(|(_, key, shard, ..)| (key, shard)).collect();
+    places.len() < found.len()
 }
 
 /// The value and the time that are due in the list for this bucket.
