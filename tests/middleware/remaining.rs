@@ -195,6 +195,21 @@ fn the_limit_is_the_one_that_is_chosen_for_the_request_that_asks() {
 }
 
 #[test]
+fn the_numbers_are_those_in_force() {
+    let limiter = limiter(&ManualClock::new(START));
+    let app = app(limiter.layer(&PER_USER).key(header("x-user")).queue(MINUTE));
+    at_once(ask(&app, "/", &ANN));
+    limiter
+        .replace(&PER_USER, Quota::fixed_window(5, MINUTE).max_reserved(2).start(START))
+        .unwrap();
+    let told = told(&app, &ANN);
+    let limit = &told["limits"][0];
+    assert_eq!((&limit["value"], &limit["max_cost"]), (&json!(4), &json!(7)));
+    assert_eq!(limit["bucket"]["step"], 60_000_000);
+    assert_eq!(limit["quota"]["kind"], "fixed window");
+}
+
+#[test]
 fn a_request_without_its_key_is_answered_as_by_the_layer() {
     let limiter = limiter(&ManualClock::new(START));
     let rule = || Rule::new(&PER_USER).key(header("x-user"));
