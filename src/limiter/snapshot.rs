@@ -216,7 +216,9 @@ impl Snapshot {
 
     /// The state of the bucket, as [`calculate`](crate::algebra::calculate) takes it.
     ///
-    /// For a limit in shards, its value is that of all of them.
+    /// For a limit in shards, its value is that of all of them, in the units of a shard's
+    /// [`bucket`](Limit::bucket). `calculate` counts in others then, and its answer would be wrong:
+    /// use [`tokens`](Self::tokens).
     #[must_use]
     pub const fn state(&self) -> State {
         self.level.state
