@@ -92,8 +92,13 @@ fn drafts_that_killed_processes_have_left_are_removed() {
     assert_eq!(folder.names(), wanted);
 
     drop(draft);
-    Memory::new().save_to(folder.file()).unwrap();
-    assert!(!folder.names().contains(&at_work.to_owned()));
+    // The lock may last for some time: a process that another test starts holds all open files of
+    // this one until it runs its own program.
+    let is_left = || {
+        Memory::new().save_to(folder.file()).unwrap();
+        folder.names().contains(&at_work.to_owned())
+    };
+    assert!((0..10_000).any(|_| !is_left()));
 }
 
 /// Several stores save to one file, which they should not, and several threads save one of them:
