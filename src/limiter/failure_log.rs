@@ -22,6 +22,9 @@ pub(crate) struct FailureLog {
     /// An outage while requests of other limits, or layers, pass for it: an operator has to know
     /// of both.
     open_outage: FailureState,
+    /// An outage that left a look, a settlement or a change by an operator without an answer. It says
+    /// nothing about requests, for which a fallback may decide.
+    call_outage: FailureState,
     full: FailureState,
     misconfigured_store: FailureState,
     overload: AtomicBool,
@@ -86,6 +89,28 @@ impl FailureLog {
         }
     }
 
+    /// The store did not answer a call that decides about no request.
+    pub(crate) fn call_failed(&self, limit: &Limit, error: &BackendError) {
+        if !error.is_outage() {
+            return self.store_failed(limit, error, OnFailure::Refuse);
+        }
+        let is_known = [&self.outage, &self.open_outage]
+            .into_iter()
+            .any(|state| state.is_logged.load(Ordering::Relaxed));
+        let first = self.call_outage.record_failure() && !is_known;
+        #[cfg(feature = "tracing")]
+        {
+            let error: &(dyn std::error::Error + 'static) = error;
+            if first {
+                let hint = "no answer to a call that looks, settles, resets, penalizes or blocks \
+                            (logged once until the backend recovers)";
+                tracing::error!(limit = limit.name(), error, "{hint}");
+            } else {
+                tracing::debug!(limit = limit.name(), error, "no answer");
+            }
+        }
+    }
+
     fn record_uncounted(&self) -> bool {
         self.uncounted.fetch_add(1, Ordering::Relaxed);
         self.open_outage.record_failure()
@@ -100,18 +125,18 @@ impl FailureLog {
     /// the only cost of a decision.
     #[inline]
     pub(crate) fn has_failed(&self) -> bool {
-        let Self { outage, open_outage, full, misconfigured_store, .. } = self;
-        let states = [outage, open_outage, full, misconfigured_store];
+        let Self { outage, open_outage, call_outage, full, misconfigured_store, .. } = self;
+        let states = [outage, open_outage, call_outage, full, misconfigured_store];
         states.iter().any(|state| state.is_logged.load(Ordering::Relaxed))
     }
 
     /// Records that the store has charged a limit. Returns whether it has recovered by that.
     #[cold]
     pub(crate) fn record_charge(&self, limit: &Limit) -> bool {
-        let Self { outage, open_outage, full, misconfigured_store, .. } = self;
+        let Self { outage, open_outage, call_outage, full, misconfigured_store, .. } = self;
+        let states = [outage, open_outage, call_outage, full, misconfigured_store];
         // Without short-circuit: several failures may have been logged.
-        let recovered =
-            [outage, open_outage, full, misconfigured_store].map(FailureState::record_success);
+        let recovered = states.map(FailureState::record_success);
         if !recovered.contains(&true) {
             return false;
         }

@@ -92,6 +92,15 @@ impl RateLimiter {
         }
     }
 
+    /// The store did not answer a call that decides about no request.
+    #[cold]
+    pub(super) fn store_call_failed(&self, limit: &Limit, error: &BackendError) {
+        self.failures().call_failed(limit, error);
+        if let Some(observers) = self.observers() {
+            tell_failure(observers, limit, error, OnFailure::Refuse);
+        }
+    }
+
     /// The store has taken tokens, so it works. A refusal proves less: a store that is full, or a
     /// replica, alternates between refusals and failures. What a fallback has taken proves nothing.
     #[inline]

@@ -202,7 +202,7 @@ impl Future for PeekCall<'_> {
         let snapshot = answer.and_then(|applied| read(limit, *cost, &applied));
         Poll::Ready(match snapshot {
             Ok(snapshot) => Ok(snapshot.with_speech(limiter.speech())),
-            Err(error) => Err(limiter.failed(limit, error)),
+            Err(error) => Err(limiter.call_failed(limit, error)),
         })
     }
 }
@@ -248,7 +248,7 @@ impl Future for ResetCall<'_> {
             Ok::<_, RateLimited>(limiter.forget(&ids))
         };
         let answer = ready!(progress.poll(cx, submit))?;
-        Poll::Ready(answer.map_err(|error| limiter.failed(limit, error)))
+        Poll::Ready(answer.map_err(|error| limiter.call_failed(limit, error)))
     }
 }
 

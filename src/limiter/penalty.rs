@@ -232,7 +232,7 @@ impl<'l> BucketChange<'l> {
         let snapshot = answer.and_then(|changed| read(limit, &changed));
         Poll::Ready(match snapshot {
             Ok(snapshot) => Ok(snapshot.with_speech(limiter.speech())),
-            Err(error) => Err(limiter.failed(limit, error)),
+            Err(error) => Err(limiter.call_failed(limit, error)),
         })
     }
 }

@@ -100,7 +100,7 @@ impl Future for Settle {
         });
         Poll::Ready(match snapshot {
             Ok(snapshot) => Ok(snapshot.with_speech(self.limiter.speech())),
-            Err(error) => Err(self.limiter.failed(&self.limit, error)),
+            Err(error) => Err(self.limiter.call_failed(&self.limit, error)),
         })
     }
 }

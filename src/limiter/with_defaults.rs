@@ -136,6 +136,13 @@ impl RateLimiter {
         RateLimited::unavailable(limit, error).with_speech(self.speech())
     }
 
+    /// The error of a call that decides about no request, and was not answered.
+    #[cold]
+    pub(super) fn call_failed(&self, limit: &Limit, error: BackendError) -> RateLimited {
+        self.store_call_failed(limit, &error);
+        RateLimited::unavailable(limit, error).with_speech(self.speech())
+    }
+
     /// Whether a call that the store did not decide is admitted all the same. If so, the failure is
     /// logged.
     #[cold]

@@ -124,6 +124,7 @@ impl PlannedRule {
     /// # Errors
     ///
     /// Like [`demand`](Self::demand).
+    #[cfg(feature = "axum")]
     pub(super) fn look<'p>(
         &'p self,
         limiter: &'p RateLimiter,

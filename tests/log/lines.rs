@@ -327,6 +327,26 @@ fn a_failure_that_a_handler_meets_is_logged_once() {
     );
 }
 
+/// A fallback may decide about requests while an operator's look has no answer. The line of the look
+/// said that requests are not admitted, and the line of requests that are not was missing then.
+#[test]
+fn a_call_that_decides_about_no_request_says_nothing_of_requests() {
+    let store = Flaky { down: Arc::new(true.into()), ..Flaky::default() };
+    let limiter = RateLimiter::new(store);
+    let lines = logged(tracing::Level::ERROR, || {
+        for _ in 0..3 {
+            assert!(at_once(limiter.peek(&TWO)).unwrap_err().is_unavailable());
+        }
+    });
+    let told = "no answer to a call that looks, settles, resets, penalizes or blocks";
+    assert!(lines.len() == 1 && lines[0].contains(told), "{lines:#?}");
+    assert!(!lines[0].contains("admitted") && !lines[0].contains("on_failure"), "{lines:#?}");
+    let lines = logged(tracing::Level::ERROR, || {
+        assert!(at_once(limiter.limit(&TWO)).unwrap_err().is_unavailable());
+    });
+    assert!(lines.len() == 1 && lines[0].contains("requests are not admitted"), "{lines:#?}");
+}
+
 #[test]
 fn a_misconfiguration_is_logged_once_with_the_fix() {
     let layer = limiter(&ManualClock::new(START)).layer(&TWO).key(ClientIp::peer());
