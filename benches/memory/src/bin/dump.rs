@@ -15,13 +15,13 @@ static HOURLY: Limit = Limit::new("hourly", Quota::fixed_window(1_000, HOUR));
 
 fn main() -> Result<(), DumpError> {
     let path = std::env::temp_dir().join(format!("tollgate-bench-{}.dump", std::process::id()));
-    for keys in [10_000, 100_000, 1_000_000] {
+    for keys in [10_000_u64, 100_000, 1_000_000] {
         println!("{keys} keys of two limits");
         let bound = 2 * usize::try_from(keys).unwrap_or(usize::MAX);
         let memory = std::sync::Arc::new(Memory::new().max_keys(bound));
         let limiter = RateLimiter::new(std::sync::Arc::clone(&memory));
         for key in 0..keys {
-            ask(&limiter, if key % 2 == 0 { &DAILY } else { &HOURLY }, key);
+            ask(&limiter, if key.is_multiple_of(2) { &DAILY } else { &HOURLY }, key);
         }
         let mut dump = Vec::new();
         row(
@@ -69,7 +69,7 @@ fn decisions(limiter: &RateLimiter, keys: u64, beside: impl Fn() + Sync) -> (Dur
         let mut last = begun;
         for nth in 0..500_000_u64 {
             let key = nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) % keys;
-            ask(limiter, if key % 2 == 0 { &DAILY } else { &HOURLY }, key);
+            ask(limiter, if key.is_multiple_of(2) { &DAILY } else { &HOURLY }, key);
             let now = Instant::now();
             laps.push(now - last);
             last = now;
