@@ -1,4 +1,5 @@
-//! Each guide is a page of the documentation, and its links work there and in the repository.
+//! Each guide is a page of the documentation, its links work there and in the repository, and the
+//! tests that it names exist.
 //!
 //! A guide is a file of `docs/`. Readers of the repository follow its links by the definitions at
 //! its end, which are relative paths. On the page of the documentation, `links.md` and `plots.md` of
@@ -6,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What is wrong with the links of a guide.
 fn faults(name: &str, guide: &str, links: &BTreeMap<&str, &str>) -> Vec<String> {
@@ -87,6 +88,50 @@ fn each_guide_is_a_page_and_is_in_the_readme() {
     }
 }
 
+/// Settings of other programs, which are written as our tests are.
+const SETTINGS: [&str; 2] =
+    ["idle_in_transaction_session_timeout", "max_pending_accept_reset_streams"];
+
+/// The tests that a text names: words in backticks of five parts or more, but for metrics.
+fn named_tests(text: &str) -> Vec<&str> {
+    let words = text.split('`').filter(|word| {
+        word.matches('_').count() >= 4
+            && word.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+    });
+    words.filter(|word| !word.starts_with("tollgate_") && !SETTINGS.contains(word)).collect()
+}
+
+/// All files of this ending below a folder of the repository.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| if path.is_dir() { files(&path, ending) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|end| end == ending))
+        .collect()
+}
+
+#[test]
+fn tests_that_are_named_in_guides_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["src", "tests", "crates"].map(|folder| root.join(folder));
+    let code: String = folders
+        .iter()
+        .flat_map(|folder| files(folder, "rs"))
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect();
+    let pages =
+        ["README.md", "DESIGN.md", "CONTRIBUTING.md", "SECURITY.md"].map(|page| root.join(page));
+    let guides = files(docs(), "md").into_iter().chain(pages);
+    let mut known = 0;
+    for guide in guides {
+        for test in named_tests(&fs::read_to_string(&guide).unwrap()) {
+            assert!(code.contains(&format!("fn {test}(")), "{}: `{test}`", guide.display());
+            known += 1;
+        }
+    }
+    assert!(known > 20, "only {known} tests are named");
+}
+
 // The rule can fail.
 
 #[test]
@@ -107,5 +152,16 @@ fn dead_links_are_reported() {
         "```rust\nlet x = y[0](redis.md);\n```",
     ] {
         assert_eq!(found(guide), Vec::<String>::new(), "{guide}");
+    }
+}
+
+#[test]
+fn tests_are_told_from_other_words_in_backticks() {
+    for (text, tests) in [
+        ("see `made_up_keys_do_not_lift_a_penalty`.", &["made_up_keys_do_not_lift_a_penalty"][..]),
+        ("`tollgate_request_time_in_queue_seconds`, `idle_in_transaction_session_timeout`", &[]),
+        ("`max_waiters_per_key` and `a_test_of_five_parts(x)`", &[]),
+    ] {
+        assert_eq!(named_tests(text), tests, "{text}");
     }
 }

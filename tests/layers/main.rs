@@ -7,12 +7,10 @@
 mod arrows;
 mod circles;
 mod features;
-mod files;
 mod guides;
 mod impls;
+mod lib_rs;
 mod modules;
-mod names;
-mod nouns;
 mod plots;
 mod read;
 
