@@ -7,7 +7,6 @@
 #[allow(dead_code, reason = "the test drives the parts, not `main`")]
 #[path = "../examples/reload.rs"]
 mod reload;
-mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -19,8 +18,8 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode, DataChange, ModifyKind, RemoveKind, RenameMode};
 use notify::{Event, EventKind};
 use reload::Trigger;
-use support::web::{Reply, get};
 use tokio::runtime::{Builder, Runtime};
+use tollgate_testing::web::{Reply, get};
 
 /// A machine may be slow. A server that has not answered by then is killed, and its test fails.
 const DEADLINE: Duration = Duration::from_secs(120);

@@ -3,8 +3,6 @@
 //! This program is the process that is killed, too: with arguments that say so. So it has a `main`
 //! of its own, as `redis_fleet` has.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -12,11 +10,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use support::cases::seeds;
-use support::dice::Dice;
 use tokio::runtime::{Builder, Runtime};
 use tollgate::backend::{Durability, Embedded};
 use tollgate::{DAY, Limit, Quota, RateLimiter, Timestamp};
+use tollgate_testing::cases::seeds;
+use tollgate_testing::dice::Dice;
 
 /// It gains its next token in 2216.
 static HOARD: Limit = Limit::new("hoard", ERA.capacity(CAPACITY));

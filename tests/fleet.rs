@@ -5,23 +5,21 @@
 //! a `main` of its own, which runs the tests that have its argument in their names, or all of them,
 //! or lists their names.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::num::NonZeroUsize;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use support::dice::Dice;
-use support::shared::{Counts, History};
-use support::{postgres, redis};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tollgate::algebra::check_history;
 use tollgate::backend::{Postgres, Redis};
 use tollgate::limiter::{Permit, Reservation};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate_testing::dice::Dice;
+use tollgate_testing::shared::{Counts, History};
+use tollgate_testing::{postgres, redis};
 
 const PROCESSES: u64 = 4;
 const TASKS: u64 = 8;

@@ -1,13 +1,11 @@
 //! The formula at the ends of its ranges, called directly.
 
-use crate::support;
-
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use support::{START, at_once, is_admitted, limiter};
 use tollgate::algebra::{Bucket, State, Terms, Verdict, calculate, charge, rescale};
 use tollgate::clock::{Clock, ManualClock, SystemClock};
 use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, SECOND, Timestamp};
+use tollgate_testing::{START, at_once, is_admitted, limiter};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, HOUR));
 

@@ -1,15 +1,13 @@
 //! The text form of a quota: what it reads, what it prints, and that the two agree.
 
-use crate::draw;
-
 use std::time::Duration;
 
-use draw::draw;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use tollgate::quota::Kind;
 use tollgate::{DAY, HOUR, MINUTE, Quota, SECOND, Timestamp};
+use tollgate_testing::draw::draw;
 
 #[test]
 fn periods_are_read_as_people_write_them_and_printed_in_the_largest_exact_unit() {

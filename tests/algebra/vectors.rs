@@ -3,17 +3,15 @@
 //! Agreement means: the same decision and the same time stamps, and values and waits within 1e-6
 //! relative (and one unit, respectively one microsecond, of rounding). Every line is played.
 
-use crate::support;
-
 use std::time::Duration;
 
 use serde_json::Value;
-use support::at_once;
-use support::vectors::{millis, number, quota, state};
 use tollgate::algebra::{Bucket, Calculation, Terms, Verdict, calculate};
 use tollgate::backend::{Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::{Key, Limit, Quota};
+use tollgate_testing::at_once;
+use tollgate_testing::vectors::{millis, number, quota, state};
 
 #[test]
 fn every_calculation_agrees() {
@@ -72,7 +70,7 @@ fn every_sequence_agrees() {
         let line: Value = serde_json::from_str(line).unwrap();
         let limit = Limit::try_new("sequence", quota(&line).0).unwrap();
         let clock = ManualClock::default();
-        let (memory, limiter) = support::store(Memory::new(), &clock);
+        let (memory, limiter) = tollgate_testing::store(Memory::new(), &clock);
         for step in line["steps"].as_array().unwrap() {
             clock.set(millis(&step["now"]));
             play(step, &limit, &memory, &limiter, &format!("{}, step {steps}", line["id"]));

@@ -1,8 +1,6 @@
 //! Clients that do odd things with their connection while a limit decides: they ask before they send a
 //! body, change the protocol, or leave. Each plays against a real server, by bytes on a socket.
 
-use crate::support;
-
 use std::convert::Infallible;
 
 use axum::Router;
@@ -13,9 +11,6 @@ use futures_util::stream;
 use http::{Method, Response, StatusCode, Version};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use support::queue::{paused, tokens};
-use support::web::{read_to, send_over, serve};
-use support::{START, limiter};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -24,6 +19,9 @@ use tokio::time::Instant;
 use tollgate::clock::ManualClock;
 use tollgate::middleware::{Meter, ResponseHead};
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
+use tollgate_testing::queue::{paused, tokens};
+use tollgate_testing::web::{read_to, send_over, serve};
+use tollgate_testing::{START, limiter};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 static TEN: Limit = Limit::new("ten", Quota::token_bucket(10, MINUTE));

@@ -1,16 +1,14 @@
 //! Clients that try to be counted by a cookie other than the one that the server uses, against a
 //! real server with real sessions.
 
-use crate::support;
-
 use axum::Router;
 use axum::routing::get;
 use http::{Method, Version};
-use support::web::{send_over, serve};
-use support::{START, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, KeyExtractor, cookie};
 use tollgate::{Limit, MINUTE, Quota};
+use tollgate_testing::web::{send_over, serve};
+use tollgate_testing::{START, limiter};
 use tower_sessions::{MemoryStore, Session, SessionManagerLayer};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
@@ -33,7 +31,7 @@ async fn white_space_around_a_cookie_is_no_other_session() {
         .layer(sessions);
     let server = serve(app).await;
 
-    let logged_in = support::web::get(server, "/log-in").await;
+    let logged_in = tollgate_testing::web::get(server, "/log-in").await;
     let (id, _) = logged_in.field("set-cookie").unwrap().split_once(';').unwrap();
     let (_, value) = id.split_once('=').unwrap();
     let spaces = ["", "\u{a0}", "\u{2003}", "\u{3000}", "\u{a0}\u{a0}", "\u{2028}", "\u{85}"];

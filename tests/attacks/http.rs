@@ -3,8 +3,6 @@
 //!
 //! Time stands still, so each request that runs above the limit is a fault.
 
-use crate::support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,9 +20,6 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, Version};
 use http_body_util::BodyExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use support::broken::Broken;
-use support::web::{Reply, send, send_over, serve};
-use support::{START, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::{
@@ -33,6 +28,9 @@ use tollgate::key::{
 use tollgate::middleware::{MissingKey, Queue, ResponseHead};
 use tollgate::routes::{RateLimitExt, extract};
 use tollgate::{Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, RateLimited, RateLimiter, Rule};
+use tollgate_testing::broken::Broken;
+use tollgate_testing::web::{Reply, send, send_over, serve};
+use tollgate_testing::{START, limiter};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 

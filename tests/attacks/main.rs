@@ -7,5 +7,3 @@ mod connections;
 mod cookies;
 #[cfg(feature = "credentials")]
 mod http;
-#[path = "../support/mod.rs"]
-mod support;

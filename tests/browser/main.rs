@@ -9,5 +9,3 @@ mod node;
 mod playground;
 mod predictor;
 mod stage;
-#[path = "../support/mod.rs"]
-mod support;

@@ -9,11 +9,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tollgate::clock::SystemClock;
+use tollgate_testing::dice::Dice;
+use tollgate_testing::web;
 
 use super::chromium::{Chromium, DEADLINE, installed};
 use super::stage::Stage;
-use crate::support::dice::Dice;
-use crate::support::web;
 
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/playground/main.rs"]

@@ -1,7 +1,5 @@
 //! The predictor of `js/tollgate.js` against the formula and against limiters.
 
-use crate::support;
-
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,17 +8,17 @@ use axum::body::Body;
 use axum::routing::get;
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
-use support::cases::seeds;
-use support::dice::Dice;
-use support::vectors::{millis, quota, state};
-use support::web::{self, Reply};
-use support::{at_once, limiter};
 use tollgate::algebra::{Bucket, Charged, State, Terms, Verdict, calculate, charge};
 use tollgate::clock::ManualClock;
 use tollgate::key::header;
 use tollgate::middleware::MissingKey;
 use tollgate::routes::remaining;
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND, Timestamp};
+use tollgate_testing::cases::seeds;
+use tollgate_testing::dice::Dice;
+use tollgate_testing::vectors::{millis, quota, state};
+use tollgate_testing::web::{self, Reply};
+use tollgate_testing::{at_once, limiter};
 use tower::ServiceExt;
 
 use crate::node;

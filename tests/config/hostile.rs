@@ -1,9 +1,9 @@
 //! Files that are hostile, or damaged: an error in bounded time, and no panic.
 
 use tollgate::config::Config;
+use tollgate_testing::cases::seeds;
+use tollgate_testing::dice::Dice;
 
-use crate::support::cases::seeds;
-use crate::support::dice::Dice;
 use crate::text::{FORMATS, config, error_of, render};
 
 #[test]

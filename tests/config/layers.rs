@@ -10,10 +10,10 @@ use tollgate::clock::{ManualClock, TokioClock};
 use tollgate::config::ConfiguredLimit;
 use tollgate::middleware::{ActualCost, Admission};
 use tollgate::{RateLimitLayer, RateLimiter};
+use tollgate_testing::broken::Broken;
+use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::broken::Broken;
-use crate::support::{START, at_once, limiter};
 use crate::text::{FORMATS, config};
 
 /// A request, of which a test says what it needs.

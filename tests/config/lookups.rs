@@ -3,9 +3,9 @@
 use tollgate::config::ConfiguredLimit;
 use tollgate::key::{extension, header};
 use tollgate::{OnFailure, Rule};
+use tollgate_testing::at_once;
 
 use crate::layers::{api, in_memory};
-use crate::support::at_once;
 use crate::text::{FORMATS, config};
 
 #[test]

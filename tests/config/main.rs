@@ -8,6 +8,4 @@ mod layers;
 mod lookups;
 mod mistakes;
 mod reloads;
-#[path = "../support/mod.rs"]
-mod support;
 mod text;

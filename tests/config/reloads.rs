@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use tollgate::config::{Config, ConfiguredLimit};
 use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND};
+use tollgate_testing::at_once;
 
 use crate::layers::{ASK, in_memory};
-use crate::support::at_once;
 use crate::text::{FORMATS, config};
 
 /// What a limiter says of these limits.

@@ -55,7 +55,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 async fn nodes_on_redis_stay_within_the_bound() {
     use tollgate::backend::Redis;
 
-    let server = crate::servers::Server::start();
+    let server = tollgate_testing::redis::Server::start();
     let connect = || async { Redis::at(server.url()).deadline(DEADLINE).connect().await.unwrap() };
     keeps_a_floor(&connect().await).await;
     admits_no_more_than_the_bound([connect().await, connect().await]).await;
@@ -66,7 +66,7 @@ async fn nodes_on_redis_stay_within_the_bound() {
 async fn nodes_on_postgres_stay_within_the_bound() {
     use tollgate::backend::Postgres;
 
-    let server = crate::postgres_servers::Server::shared();
+    let server = tollgate_testing::postgres::Server::shared();
     let schema = server.unused_name();
     let connect = || async {
         let postgres = Postgres::at(server.settings()).schema(schema.clone());

@@ -13,14 +13,8 @@ mod mistakes;
 mod mutants;
 #[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(feature = "postgres")]
-#[path = "../support/postgres/mod.rs"]
-mod postgres_servers;
 #[cfg(feature = "redis")]
 mod redis;
-#[cfg(feature = "redis")]
-#[path = "../support/redis/mod.rs"]
-mod servers;
 mod wrappers;
 
 mod memory {

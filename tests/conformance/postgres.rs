@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate::backend::Postgres;
 
-use crate::postgres_servers::Server;
+use tollgate_testing::postgres::Server;
 
 tollgate::conformance!(|| async {
     let server = Server::shared();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate::backend::Redis;
 
-use crate::servers::Server;
+use tollgate_testing::redis::Server;
 
 /// The tests of the suite share a server, as they share a database.
 static SERVER: OnceLock<Server> = OnceLock::new();

@@ -1,7 +1,5 @@
 //! What the header fields say in each dialect, about one limit and about several.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -9,12 +7,12 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::Full;
 use sha2::Digest;
-use support::{START, at_once, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
 use tollgate::key::{Head, global, header};
 use tollgate::middleware::Several;
 use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, Rule, SECOND, Timestamp};
+use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, ServiceExt, service_fn};
 
 static API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
@@ -228,7 +226,7 @@ fn a_limit_that_has_refused_is_more_constrained_than_one_with_less_left() {
     assert_eq!(field(&headers, "ratelimit"), Some("limit=100, remaining=40, reset=12"));
     assert_eq!(field(&headers, "ratelimit-policy"), Some("100;w=60, 10;w=60"));
     // Both refuse: the longer wait is sent, which is that of `Retry-After`.
-    let limiter = support::limiter(&ManualClock::new(START));
+    let limiter = tollgate_testing::limiter(&ManualClock::new(START));
     let slow = Limit::new("slow", Quota::token_bucket(2, DAY));
     let (api, slow) = (Rule::new(&API).cost(10), Rule::new(slow).cost(2));
     let layer = limiter.layer(api).and(slow).dialects(Dialect::Draft6);
@@ -249,7 +247,8 @@ fn draft_7_has_one_policy_for_each_quota() {
     assert_eq!(field(&answer(&layer, 1), "ratelimit-policy"), Some("10;w=1, 50;w=60"));
     // Numbers too large for a structured field are sent as the largest that it can hold.
     let huge = |name, more| Limit::new(name, Quota::fixed_window((1_u64 << 52) + more, SECOND));
-    let layer = support::limiter(&ManualClock::new(START)).layer(huge("a", 0)).and(huge("b", 1));
+    let layer =
+        tollgate_testing::limiter(&ManualClock::new(START)).layer(huge("a", 0)).and(huge("b", 1));
     let headers = answer(&layer.dialects(Dialect::Draft7), 1);
     assert_eq!(field(&headers, "ratelimit-policy"), Some("999999999999999;w=1"));
 }

@@ -6,18 +6,16 @@
 //! PROPTEST_CASES=1000000 cargo test --release --all-features --test fields grammar
 //! ```
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::time::Duration;
 
 use http::{HeaderMap, Request, Response};
 use proptest::prelude::*;
-use support::{START, at_once};
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
 use tollgate::middleware::Several;
 use tollgate::{Key, Limit, Quota, RateLimitLayer, Rule, Timestamp};
+use tollgate_testing::{START, at_once};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// The largest integer of structured fields.
@@ -126,7 +124,7 @@ fn dialects() -> impl Strategy<Value = Vec<Dialect>> {
 
 /// Any limit that fits, with any name.
 fn limits() -> impl Strategy<Value = Limit> {
-    ("[ -~]{1,64}", support::quotas()).prop_map(|(name, quota): (String, Quota)| {
+    ("[ -~]{1,64}", tollgate_testing::quotas()).prop_map(|(name, quota): (String, Quota)| {
         Limit::try_new(name, quota).expect("a name and a quota that fit")
     })
 }

@@ -6,5 +6,3 @@
 mod dialects;
 mod grammar;
 mod refusals;
-#[path = "../support/mod.rs"]
-mod support;

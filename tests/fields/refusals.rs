@@ -1,7 +1,5 @@
 //! How the layer answers a request that does not run: in its own words, or in those of a handler.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,10 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use support::broken::Broken;
-use support::queue::Late;
-use support::web::{Reply, grpc_call};
-use support::{START, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, RetryAfter};
 use tollgate::key::{Head, header};
@@ -20,6 +14,10 @@ use tollgate::middleware::{MissingKey, Queue, RefusedRequest, Several};
 use tollgate::{
     Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, RateLimiter, Rule, SECOND, Snapshot,
 };
+use tollgate_testing::broken::Broken;
+use tollgate_testing::queue::Late;
+use tollgate_testing::web::{Reply, grpc_call};
+use tollgate_testing::{START, limiter};
 use tower::{Layer, ServiceExt, service_fn};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
@@ -220,7 +218,7 @@ async fn grpc_requests_get_a_grpc_status_at_once_and_later() {
 async fn the_fields_of_a_request_that_has_waited_skip_the_shadow() {
     static SHADOW: Limit = Limit::new("shadow", Quota::token_bucket(10, MINUTE));
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
-    let limiter = support::queue::paused();
+    let limiter = tollgate_testing::queue::paused();
     let layer = limiter.layer(Rule::new(&SHADOW).shadow()).and(&SPACED).queue(SECOND);
     let reply = ask(&layer, "/", &[]).await;
     assert_eq!(reply.field("server-timing"), Some("queue;dur=100.000;desc=\"spaced\""));
@@ -232,7 +230,9 @@ async fn a_request_that_has_waited_is_told_which_of_its_limits_was_short() {
     static CLIENT: Limit = Limit::new("client", Quota::token_bucket(100, MINUTE));
     static SLOWER: Limit = Limit::new("slower", Quota::token_bucket(1, SECOND).capacity(0));
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
-    for limiter in [support::queue::paused(), support::shared::Shared::new().limiter()] {
+    for limiter in
+        [tollgate_testing::queue::paused(), tollgate_testing::shared::Shared::new().limiter()]
+    {
         let layer = limiter.layer(&CLIENT).and(&SPACED).and(&SLOWER).queue(SECOND);
         let reply = ask(&layer, "/", &[]).await;
         assert_eq!(reply.field("server-timing"), Some("queue;dur=1000.000;desc=\"slower\""));
@@ -265,7 +265,7 @@ async fn a_response_with_no_room_for_more_is_left_as_it_is() {
         *response.headers_mut() = no_room.clone();
         response
     });
-    let limiter = support::queue::paused();
+    let limiter = tollgate_testing::queue::paused();
     let by_user = Rule::new(&TWO).key(header("x-user"));
     let layer = |rule: Rule| limiter.layer(rule).on_refusal(handler.clone());
     for missing_key in [MissingKey::Reject(StatusCode::SERVICE_UNAVAILABLE), MissingKey::Shared] {

@@ -6,12 +6,12 @@ use http::HeaderMap;
 use http::header::COOKIE;
 use proptest::prelude::*;
 use tollgate::key::{self, cookie};
+use tollgate_testing::fuzz::bytes::{blanks, draws_each, fields};
+use tollgate_testing::fuzz::field::Field;
+use tollgate_testing::fuzz::seeds::{Seed, seeds};
 use tower_sessions::cookie::{Cookie, CookieJar};
 
-use super::bytes::{blanks, draws_each, fields};
-use super::field::Field;
 use super::header_keys::Read;
-use super::seeds::{Seed, seeds};
 
 const NAME: &str = "id";
 

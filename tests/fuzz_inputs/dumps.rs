@@ -15,9 +15,9 @@ use tollgate::algebra::Bucket;
 use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::{Key, Quota};
+use tollgate_testing::{START, at_once};
 
-use super::bytes::draws_each;
-use crate::support::{START, at_once};
+use tollgate_testing::fuzz::bytes::draws_each;
 
 const SEED: &[u8] = include_bytes!("../data/memory-1.dump");
 
@@ -318,7 +318,7 @@ proptest! {
     #[test]
     fn a_dump_is_read_as_by_the_slow_reference(
         blocks in dumps(),
-        quota in crate::support::quotas(),
+        quota in tollgate_testing::quotas(),
         waits in vec(any::<u32>(), 4),
     ) {
         let wanted = reference(&blocks);

@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate::Key;
 use tollgate::key::{ClientIp, Head, KeyExtractor, Proxies};
+use tollgate_testing::address::{FIELDS, by, found, headers, ip, key, ours, request};
+use tollgate_testing::fuzz::bytes::{blanks, draws_each, fields};
+use tollgate_testing::fuzz::field::{Field, unescaped};
+use tollgate_testing::fuzz::seeds::{Seed, seeds};
 
-use super::bytes::{blanks, draws_each, fields};
-use super::field::{Field, unescaped};
 use super::forwarding_reference::{Trusted, reference, reference_node, unembedded};
-use super::seeds::{Seed, seeds};
-use crate::support::address::{FIELDS, by, found, headers, ip, key, ours, request};
 
 const WORDS: [&str; 44] = [
     "for=",

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tollgate::key::Proxies;
 
-use crate::support::address::ours;
+use tollgate_testing::address::ours;
 
 /// An element of `Forwarded`: whether it is well formed, and its address.
 fn reference_element(element: &[u8]) -> Option<IpAddr> {

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use tollgate::key::{self, Extracted, Head, Key, KeyExtractor, api_key, bearer, header};
 
-use super::bytes::{blanks, draws_each, fields};
-use super::field::{Field, unescaped};
-use super::seeds::{Seed, seeds};
+use tollgate_testing::fuzz::bytes::{blanks, draws_each, fields};
+use tollgate_testing::fuzz::field::{Field, unescaped};
+use tollgate_testing::fuzz::seeds::{Seed, seeds};
 
 /// What an extractor makes of a field.
 #[derive(Clone, Debug, PartialEq)]

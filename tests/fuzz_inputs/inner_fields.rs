@@ -7,12 +7,12 @@ use proptest::prelude::*;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::bytes::{blanks, draws_each, fields};
-use super::field::Field;
-use super::seeds::{Seed, seeds};
-use crate::support::{START, at_once, limiter};
+use tollgate_testing::fuzz::bytes::{blanks, draws_each, fields};
+use tollgate_testing::fuzz::field::Field;
+use tollgate_testing::fuzz::seeds::{Seed, seeds};
 
 const WORDS: [&str; 26] = [
     "limit=10",

@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 use tollgate::Key;
 
-use super::bytes::{draws_each, texts};
-use super::field::unescaped;
-use super::seeds::{Seed, seeds};
+use tollgate_testing::fuzz::bytes::{draws_each, texts};
+use tollgate_testing::fuzz::field::unescaped;
+use tollgate_testing::fuzz::seeds::{Seed, seeds};
 
 const WORDS: [&str; 26] = [
     "*",

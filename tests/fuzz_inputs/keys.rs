@@ -8,9 +8,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tollgate::Key;
 
-use super::bytes::fields;
-use super::field::{Field, unescaped};
-use super::seeds::{Seed, seeds};
+use tollgate_testing::fuzz::bytes::fields;
+use tollgate_testing::fuzz::field::{Field, unescaped};
+use tollgate_testing::fuzz::seeds::{Seed, seeds};
 
 const WORDS: [&str; 15] = [
     "\\xe2\\x80\\xa8",

@@ -13,7 +13,6 @@
 
 #![cfg(all(feature = "memory", feature = "credentials", feature = "retry", feature = "serde"))]
 
-mod bytes;
 mod cookies;
 mod dumps;
 mod field;
@@ -28,8 +27,3 @@ mod networks;
 mod quota_text;
 mod records;
 mod retry_after;
-mod seeds;
-#[path = "../support/mod.rs"]
-mod support;
-
-use support::draw;

@@ -8,8 +8,8 @@ use proptest::sample::select;
 use tollgate::key::Networks;
 use tollgate::{Limit, MINUTE, Quota};
 
-use super::bytes::{draws_each, texts};
-use super::seeds::{Seed, seeds};
+use tollgate_testing::fuzz::bytes::{draws_each, texts};
+use tollgate_testing::fuzz::seeds::{Seed, seeds};
 
 const WORDS: [&str; 24] = [
     "10.0.0.0",

@@ -8,10 +8,10 @@ use proptest::sample::select;
 use tollgate::clock::ManualClock;
 use tollgate::quota::Kind;
 use tollgate::{Limit, Quota, RateLimiter, Timestamp};
+use tollgate_testing::{START, at_once, limiter};
 
-use super::bytes::{draws_each, texts};
-use super::seeds::{Seed, seeds};
-use crate::support::{START, at_once, limiter};
+use tollgate_testing::fuzz::bytes::{draws_each, texts};
+use tollgate_testing::fuzz::seeds::{Seed, seeds};
 
 const WORDS: [&str; 60] = [
     "token bucket",

@@ -9,10 +9,10 @@ use tollgate::backend::{
     Adjustment, BucketId, BucketRecord, BucketStore, Charge, adjust_all, apply_all,
 };
 use tollgate::{Key, Quota, Timestamp};
+use tollgate_testing::{START, quotas};
 
-use super::bytes::draws_each;
-use super::seeds::{Seed, seeds};
-use crate::support::{START, quotas};
+use tollgate_testing::fuzz::bytes::draws_each;
+use tollgate_testing::fuzz::seeds::{Seed, seeds};
 
 /// The largest number of units, and the longest step.
 const MAX: i64 = 1 << 53;

@@ -11,12 +11,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use tokio::time::Instant;
 use tollgate::retry::RetryLayer;
+use tollgate_testing::fuzz::bytes::{blanks, draws_each, fields};
+use tollgate_testing::fuzz::field::Field;
+use tollgate_testing::fuzz::seeds::{Seed, seeds};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::bytes::{blanks, draws_each, fields};
-use super::field::Field;
 use super::quota_text::days_of;
-use super::seeds::{Seed, seeds};
 
 const WORDS: [&str; 34] = [
     "Sun, ",

@@ -1,16 +1,14 @@
 //! Which address counts as that of the client, whatever the header fields say.
 
-use crate::support;
-
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http::Request;
-use support::address::{FIELDS, by, found, headers, ip, key, ours, request};
-use support::{START, is_admitted, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor, Networks, Proxies, header};
 use tollgate::{Limit, MINUTE, Quota};
+use tollgate_testing::address::{FIELDS, by, found, headers, ip, key, ours, request};
+use tollgate_testing::{START, is_admitted, limiter};
 
 // The recorded vectors.
 

@@ -1,14 +1,12 @@
 //! Keys from tokens, API keys, cookies and sessions: which client each stands for, and that no
 //! error or log line shows the secret.
 
-use crate::support;
-
 use std::collections::HashSet;
 
 use http::Request;
 use proptest::prelude::*;
-use support::address::headers;
 use tollgate::key::{self, Extracted, Head, Key, KeyError, KeyExtractor, api_key, bearer, cookie};
+use tollgate_testing::address::headers;
 
 /// A request with these lines of a field.
 fn request<L: AsRef<[u8]>>(field: &str, lines: &[L]) -> Request<()> {

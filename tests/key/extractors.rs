@@ -1,8 +1,6 @@
 //! Keys from axum's extractors and from sessions: an extractor that waits runs before the limit
 //! decides.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::mem;
@@ -18,13 +16,13 @@ use axum::response::Response;
 use axum::routing::get;
 use http::request::Parts;
 use http::{HeaderName, Request, StatusCode};
-use support::web::Reply;
-use support::{START, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::key::{self, KeyExtractor, claim, extension, header, session};
 use tollgate::middleware::MissingKey;
 use tollgate::routes::extract;
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, Rule};
+use tollgate_testing::web::Reply;
+use tollgate_testing::{START, limiter};
 use tower::{Layer, Service, ServiceExt};
 use tower_sessions::session::Id;
 use tower_sessions::{MemoryStore, Session, SessionManagerLayer};
@@ -257,7 +255,7 @@ async fn the_id_of_a_session_is_not_its_key() {
     let (id, _) = logged_in(&store).await;
     let mut request = Request::new(());
     request.extensions_mut().insert(Session::new(Some(id), Arc::new(store), None));
-    let key = support::address::key(&session(), &request);
+    let key = tollgate_testing::address::key(&session(), &request);
     assert_eq!(key, key::digest(id.0.to_be_bytes()));
     assert!(!key.as_bytes().windows(16).any(|bytes| bytes == id.0.to_be_bytes()));
 }

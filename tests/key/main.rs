@@ -8,5 +8,3 @@ mod credentials;
 #[cfg(all(feature = "axum", feature = "tower-sessions"))]
 mod extractors;
 mod pointers;
-#[path = "../support/mod.rs"]
-mod support;

@@ -1,8 +1,5 @@
 //! The list of debtors: in memory, in a file, and through wrappers.
 
-use crate::support;
-
-use support::{START, at_once, limiter, store};
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BucketId, Charge, DebtorCount, DebtorCursor, DebtorKind,
     DebtorReport, Memory,
@@ -10,6 +7,7 @@ use tollgate::backend::{
 use tollgate::clock::ManualClock;
 use tollgate::limiter::Debtor;
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, Timestamp};
+use tollgate_testing::{START, at_once, limiter, store};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 static ALIKE: Limit = Limit::new("log-out", Quota::token_bucket(5, HOUR));
@@ -167,11 +165,11 @@ mod in_a_file {
     use std::time::Duration;
     use std::{env, fs, process};
 
-    use super::support::debtors::{all_are_found_beside_a_hammer, each_is_found_once};
     use super::{LOGIN, START};
     use tollgate::backend::{Durability, Embedded};
     use tollgate::clock::{Clock, ManualClock, SystemClock};
     use tollgate::{HOUR, Quota, RateLimiter};
+    use tollgate_testing::debtors::{all_are_found_beside_a_hammer, each_is_found_once};
 
     fn open(name: &str) -> RateLimiter {
         open_by(name, SystemClock::new())

@@ -1,15 +1,11 @@
 //! Limits in shards, through the limiter: what they grant, what they report, and their bound.
 
-use crate::support;
-
 use std::collections::HashMap;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use support::cases::seeds;
-use support::{START, at_once, is_admitted, limiter, quotas, store};
 use tollgate::algebra::{Bucket, State, Terms, Verdict, charge_pair, check_history};
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Key, Memory};
 use tollgate::clock::ManualClock;
@@ -18,6 +14,8 @@ use tollgate::{
     HOUR, Limit, MINUTE, Permit, Quota, RateLimited, RateLimiter, Reservation, SECOND, Snapshot,
     Timestamp,
 };
+use tollgate_testing::cases::seeds;
+use tollgate_testing::{START, at_once, is_admitted, limiter, quotas, store};
 
 /// Ten shards of ten tokens.
 static HOT: Limit = Limit::new("hot", Quota::token_bucket(100, HOUR).shards(10));
@@ -103,7 +101,7 @@ fn keys_have_shards_of_their_own() {
         }
     }
     for key in 0..20 {
-        assert_eq!(support::remaining(&limiter, &HOT, key), key);
+        assert_eq!(tollgate_testing::remaining(&limiter, &HOT, key), key);
     }
 }
 

@@ -17,6 +17,4 @@ mod resets;
 #[cfg(feature = "serde")]
 mod serde;
 mod shards;
-#[path = "../support/mod.rs"]
-mod support;
 mod transactions;

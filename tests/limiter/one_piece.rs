@@ -1,8 +1,6 @@
 //! The limiter decides on its own store in one step, and on any other store step by step. Both ways
 //! give the same answers.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -10,14 +8,14 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use proptest::prelude::*;
-use support::queue::{Late, settled};
-use support::{START, at_once};
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::middleware::ActualCost;
 use tollgate::{HOUR, Limit, MINUTE, Permit, Quota, RateLimiter, Reservation, SECOND};
+use tollgate_testing::queue::{Late, settled};
+use tollgate_testing::{START, at_once};
 use tower::{Layer, ServiceExt};
 
 static LIMITS: [Limit; 7] = [

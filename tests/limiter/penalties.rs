@@ -1,17 +1,11 @@
 //! Penalties: tokens taken into debt, and buckets closed until an instant.
 
-use crate::support;
-
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use support::queue::{Late, ms, paused, reserve, tokens};
-use support::{
-    START, admitted, ask_and_drop, at_once, is_admitted, limiter, quotas, remaining, store,
-};
 use tollgate::algebra::{
     Bucket, State, Terms, Verdict, block, charge, charge_pair, refund, rescale, undo, untouched,
 };
@@ -19,6 +13,10 @@ use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Change, 
 use tollgate::clock::ManualClock;
 use tollgate::quota::Kind;
 use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND, Timestamp};
+use tollgate_testing::queue::{Late, ms, paused, reserve, tokens};
+use tollgate_testing::{
+    START, admitted, ask_and_drop, at_once, is_admitted, limiter, quotas, remaining, store,
+};
 
 static CALLS: Limit = Limit::new("calls", Quota::token_bucket(10, MINUTE));
 static HOT: Limit = Limit::new("hot", Quota::token_bucket(100, MINUTE).shards(10));
@@ -664,7 +662,7 @@ async fn a_slot_from_before_a_block_moves_no_waiter_before_its_end() {
             begun.elapsed()
         })
     });
-    support::queue::settled().await;
+    tollgate_testing::queue::settled().await;
     drop(before);
     // The bucket is empty at the end of the block, although a waiter from before it has left.
     assert_eq!(first.await.unwrap().as_millis() / 50, 22);
@@ -679,7 +677,7 @@ async fn a_store_that_answers_later_carries_out_a_penalty_although_the_call_is_d
     ask_and_drop(limiter.penalize(&HOT, 50));
     assert_eq!((tokens(&past, &CALLS), tokens(&past, &HOT)), (10.0, 100.0));
     held.let_go();
-    support::queue::settled().await;
+    tollgate_testing::queue::settled().await;
     assert!(tokens(&past, &CALLS) < 0.0);
     assert_eq!(tokens(&past, &HOT), 50.0);
     late.open();

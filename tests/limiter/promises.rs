@@ -1,16 +1,14 @@
 //! The properties that a limiter on the memory store has to keep, over random quotas and clocks.
 
-use crate::support;
-
 use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use support::{START, at_once, is_admitted, quotas, store};
 use tollgate::algebra::{Bucket, State, Terms, Verdict, charge, check_history, rescale};
 use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::{Key, Limit, Quota, RateLimited, RateLimiter, Timestamp};
+use tollgate_testing::{START, at_once, is_admitted, quotas, store};
 
 /// How a step moves the clock.
 #[derive(Clone, Copy, Debug)]

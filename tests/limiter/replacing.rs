@@ -1,15 +1,10 @@
 //! Limits whose numbers change while they are used.
 
-use crate::support;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use support::cases::seeds;
-use support::dice::Dice;
-use support::{START, admitted, at_once, limiter, remaining};
 use tollgate::algebra::{check_history, check_history_with_returns};
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
@@ -18,6 +13,9 @@ use tollgate::{
     DAY, HOUR, Limit, MINUTE, OnFailure, Permit, Quota, RateLimited, RateLimiter, Reservation,
     SECOND, Snapshot, Timestamp,
 };
+use tollgate_testing::cases::seeds;
+use tollgate_testing::dice::Dice;
+use tollgate_testing::{START, admitted, at_once, limiter, remaining};
 
 static FREE: Limit = Limit::new("per-user", Quota::token_bucket(3, MINUTE));
 static PRO: Limit = Limit::new("per-user", Quota::token_bucket(100, MINUTE));

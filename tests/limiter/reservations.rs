@@ -2,11 +2,9 @@
 //!
 //! Time is tokio's paused clock; futures are polled by hand where the order matters.
 
-use crate::support;
-
-use support::cases::seeds;
-use support::dice::Dice;
-use support::shared::Shared;
+use tollgate_testing::cases::seeds;
+use tollgate_testing::dice::Dice;
+use tollgate_testing::shared::Shared;
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -20,8 +18,8 @@ use tollgate::clock::{Clock, TokioClock};
 use tollgate::limiter::{Permit, Ready, Reservation};
 use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
 
-use crate::support::queue::{Late, poll, reserve, settled, waiter};
-use crate::support::{at_once, is_admitted};
+use tollgate_testing::queue::{Late, poll, reserve, settled, waiter};
+use tollgate_testing::{at_once, is_admitted};
 
 const MILLI: Duration = Duration::from_millis(1);
 

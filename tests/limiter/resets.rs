@@ -1,7 +1,5 @@
 //! A reset forgives what was taken. A permit from before the reset gives nothing back after it.
 
-use crate::support;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +8,6 @@ use axum::Router;
 use axum::routing::post;
 use http::{HeaderMap, Method, StatusCode};
 use proptest::prelude::*;
-use support::cases::times;
-use support::queue::{paused, reserve, tokens, waiter};
-use support::shared::Shared;
-use support::web::{send, serve};
-use support::{START, admitted, at_once, limiter, remaining, store};
 use tokio::sync::{mpsc, watch};
 use tokio::time::advance;
 use tollgate::backend::Memory;
@@ -23,6 +16,11 @@ use tollgate::key::header;
 use tollgate::limiter::Permit;
 use tollgate::middleware::ResponseHead;
 use tollgate::{HOUR, Limit, Quota, RateLimitExt, RateLimiter, Rule, SECOND};
+use tollgate_testing::cases::times;
+use tollgate_testing::queue::{paused, reserve, tokens, waiter};
+use tollgate_testing::shared::Shared;
+use tollgate_testing::web::{send, serve};
+use tollgate_testing::{START, admitted, at_once, limiter, remaining, store};
 
 static FIVE: Limit = Limit::new("five", Quota::token_bucket(5, HOUR));
 static WINDOW: Limit = Limit::new("window", Quota::fixed_window(5, HOUR));
@@ -404,7 +402,7 @@ mod on_redis {
     use tollgate::{MINUTE, RateLimiter};
 
     use super::{FIVE, LLM};
-    use crate::support::redis::Server;
+    use tollgate_testing::redis::Server;
 
     async fn limiter(server: &Server) -> RateLimiter {
         let redis = Redis::at(server.url()).deadline(MINUTE);

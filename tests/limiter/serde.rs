@@ -1,14 +1,12 @@
 //! Limits in configurations, and snapshots as JSON.
 
-use crate::support;
-
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use support::{START, at_once, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::limiter::Limits;
 use tollgate::{HOUR, Limit, MINUTE, Quota, Timestamp};
+use tollgate_testing::{START, at_once, limiter};
 
 const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 

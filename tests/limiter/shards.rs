@@ -1,16 +1,14 @@
 //! Two-choices charges on the memory store: alone, in transactions, and over time.
 
-use crate::support;
-
 use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use support::{START, at_once, quotas};
 use tollgate::algebra::{Bucket, State, Terms, Verdict, charge, charge_pair, check_history};
 use tollgate::backend::{Adjustment, Applied, Backend, BucketId, Charge, Memory, Reading};
 use tollgate::clock::ManualClock;
 use tollgate::{HOUR, Key, MINUTE, Quota, SECOND};
+use tollgate_testing::{START, at_once, quotas};
 
 /// A token is a unit, and a shard holds ten of them.
 fn ten() -> Bucket {

@@ -2,8 +2,6 @@
 //!
 //! Time is a manual clock or tokio's paused one.
 
-use crate::support;
-
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,17 +11,17 @@ use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use support::cases::seeds;
-use support::dice::Dice;
-use support::queue::{Late, ms, paused, settled, tokens};
-use support::shared::Shared;
-use support::{START, at_once, is_admitted, quotas, store};
 use tokio::time::{Instant, advance};
 use tollgate::algebra::{State, Terms, Verdict, charge, check_history};
 use tollgate::backend::{BucketId, Memory};
 use tollgate::clock::{Clock, ManualClock, TokioClock};
 use tollgate::limiter::{LimitCall, Permit, Ready, Reservation, Snapshot};
 use tollgate::{HOUR, Key, Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND, Timestamp};
+use tollgate_testing::cases::seeds;
+use tollgate_testing::dice::Dice;
+use tollgate_testing::queue::{Late, ms, paused, settled, tokens};
+use tollgate_testing::shared::Shared;
+use tollgate_testing::{START, at_once, is_admitted, quotas, store};
 
 /// A charge on one limit: its index, a key, and the cost.
 type Ask = (usize, u64, u64);

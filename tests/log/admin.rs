@@ -6,10 +6,10 @@ use axum::extract::Request;
 use http::header::CONTENT_TYPE;
 use tollgate::routes::admin;
 use tollgate::{HOUR, Limit, Quota, RateLimiter};
+use tollgate_testing::at_once;
 use tower::ServiceExt;
 
 use crate::lines::logged;
-use crate::support::at_once;
 
 const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 

@@ -6,12 +6,12 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
 
-use crate::support::at_once;
-use crate::support::broken::Broken;
 use axum::response::IntoResponse;
 use http::StatusCode;
 use tollgate::backend::BackendError;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+use tollgate_testing::at_once;
+use tollgate_testing::broken::Broken;
 use tracing_subscriber::fmt::format::debug_fn;
 
 const LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, MINUTE));

@@ -1,7 +1,5 @@
 //! The lines of the log: which are written, how often, and what they say.
 
-use crate::support;
-
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io;
@@ -12,7 +10,6 @@ use std::time::Duration;
 
 use axum::response::IntoResponse;
 use http::{Request, Response, StatusCode};
-use support::{START, at_once, limiter};
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Fallback, Memory,
 };
@@ -22,6 +19,7 @@ use tollgate::key::{
 };
 use tollgate::middleware::MissingKey;
 use tollgate::{Limit, MINUTE, OnFailure, Quota, RateLimitLayer, RateLimiter, Rule};
+use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, ServiceExt};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
@@ -158,8 +156,8 @@ fn a_store_that_refuses_and_fails_by_turns_has_not_recovered() {
 #[cfg(feature = "redis")]
 #[test]
 fn a_redis_server_that_is_full_is_logged_once() {
-    use support::redis::Server;
     use tollgate::backend::Redis;
+    use tollgate_testing::redis::Server;
 
     let server = Server::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -190,8 +188,8 @@ fn a_redis_server_that_is_full_is_logged_once() {
 #[cfg(feature = "redis")]
 #[test]
 fn a_value_that_is_no_bucket_is_logged_without_its_key() {
-    use support::redis::Server;
     use tollgate::backend::Redis;
+    use tollgate_testing::redis::Server;
 
     let server = Server::start();
     server.command(&["SET", "tollgate:two:alice@example.com", "no bucket"]).ok();

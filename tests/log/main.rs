@@ -15,5 +15,3 @@ mod observers;
 mod order;
 #[cfg(feature = "credentials")]
 mod secrets;
-#[path = "../support/mod.rs"]
-mod support;

@@ -14,10 +14,10 @@ use tollgate::middleware::{Admission, Several};
 use tollgate::{
     Head, Limit, MINUTE, Quota, RateLimitExt, RateLimitLayer, RateLimited, RateLimiter, Rule,
 };
+use tollgate_testing::web::{self, Reply, serve};
+use tollgate_testing::{START, at_once, limiter};
 
 use super::lines::logged;
-use crate::support::web::{self, Reply, serve};
-use crate::support::{START, at_once, limiter};
 
 pub(crate) static API: Limit = Limit::new("api", Quota::token_bucket(1_000_000, MINUTE));
 static SMALL_API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
@@ -267,8 +267,8 @@ fn a_limit_that_is_paid_twice_is_told_where_requests_may_wait() {
 #[cfg(feature = "redis")]
 #[test]
 fn mistakes_of_layers_are_told_with_a_store_that_answers_later() {
-    use crate::support::redis::Server;
     use tollgate::backend::Redis;
+    use tollgate_testing::redis::Server;
 
     let server = Server::start();
     let lines = told(async || {

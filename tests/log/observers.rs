@@ -1,8 +1,6 @@
 //! The observer that speaks to `tracing`: the fields of a span, and lines that nothing else writes.
 
 use crate::lines::logged;
-use crate::support::queue::{ms, paused};
-use crate::support::{START, at_once, limiter};
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -15,6 +13,8 @@ use tollgate::limiter::Decision;
 use tollgate::middleware::Queue;
 use tollgate::observe::Trace;
 use tollgate::{HOUR, Limit, MINUTE, Observer, Quota, RateLimiter, Rule, SECOND};
+use tollgate_testing::queue::{ms, paused};
+use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, Service, ServiceExt};
 use tracing::Level;
 use tracing::field::Empty;

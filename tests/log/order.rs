@@ -10,9 +10,9 @@ use http::StatusCode;
 use tollgate::key::{ClientIp, KeyExtractor, claim, extension, header};
 use tollgate::middleware::{Admission, Meter, MissingKey};
 use tollgate::{Limit, MINUTE, Quota, RateLimitExt, Rule};
+use tollgate_testing::web::{self, serve};
 
 use super::mistakes::{API, assert_one, fixed, get_ok, hello, told};
-use crate::support::web::{self, serve};
 
 /// The first request to a route says it. Both are told once in a process, so one test has all.
 #[test]

@@ -1,17 +1,15 @@
 //! No secret that a client sends appears in a key, an error, the log or the store.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use http::{HeaderValue, Request, Response};
-use support::at_once;
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
 use tollgate::key::{self, Head, KeyExtractor, api_key, bearer, cookie};
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+use tollgate_testing::at_once;
 use tower::{Layer, ServiceExt};
 
 use crate::lines::log_of;

@@ -1,18 +1,16 @@
 //! Allocations: a decision about a key that the store holds makes none.
 
-use crate::support;
-
 use std::convert::Infallible;
 
 use http::{Request, Response, StatusCode};
-use support::cases::times;
-use support::{START, at_once, is_admitted, limiter, store};
 use tollgate::algebra::{Bucket, Verdict};
 use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::{HOUR, Key, Limit, Quota, RateLimitLayer, SECOND};
+use tollgate_testing::cases::times;
+use tollgate_testing::{START, at_once, is_admitted, limiter, store};
 use tower::{Layer, Service};
 
 static LIMIT: Limit = Limit::new("limit", Quota::token_bucket(1_000, HOUR));

@@ -1,15 +1,13 @@
 //! The backend's contract, kept by the memory store: names, changed quotas, transactions, and
 //! refunds.
 
-use crate::support;
-
 use std::time::Duration;
 
-use support::{START, admitted, at_once, is_admitted, limiter, remaining, store};
 use tollgate::algebra::{Bucket, Terms, Verdict};
 use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, SECOND};
+use tollgate_testing::{START, admitted, at_once, is_admitted, limiter, remaining, store};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, HOUR));
 static BURST: Limit = Limit::new("burst", Quota::token_bucket(10, SECOND));

@@ -1,15 +1,13 @@
 //! A store at its bound, and a flood of made-up keys: the flood evicts its own buckets.
 
-use crate::support;
-
 use std::ops::Range;
 use std::time::Duration;
 
-use support::cases::times;
-use support::{START, admitted, at_once, remaining, store};
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
 use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
+use tollgate_testing::cases::times;
+use tollgate_testing::{START, admitted, at_once, remaining, store};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 static DAILY: Limit = Limit::new("daily", Quota::fixed_window(1_000, DAY));

@@ -1,18 +1,16 @@
 //! Many threads on one store: no token is granted twice, and none is lost.
 
-use crate::support;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use support::cases::times;
-use support::{START, at_once, is_admitted, limiter, store};
 use tollgate::algebra::{Bucket, Verdict, check_history};
 use tollgate::backend::{Backend, BucketId, Charge, Memory, Reading};
 use tollgate::clock::ManualClock;
 use tollgate::{HOUR, Key, Limit, Quota, SECOND};
+use tollgate_testing::cases::times;
+use tollgate_testing::{START, at_once, is_admitted, limiter, store};
 
 const THREADS: u64 = 8;
 const CAPACITY: u64 = 500;

@@ -4,17 +4,15 @@
 //! docs/design/memory-store.md says why every interleaving is safe; these tests check it.
 //! The clock stands still, so that sums are exact.
 
-use crate::support;
-
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use support::{START, at_once, is_admitted, limiter, store};
 use tollgate::algebra::Verdict;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Change, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::{HOUR, Limit, Quota, RateLimiter};
+use tollgate_testing::{START, at_once, is_admitted, limiter, store};
 
 const SEEDS: u64 = 40;
 

@@ -12,5 +12,3 @@ mod interleavings;
 mod line;
 mod owned;
 mod store;
-#[path = "../support/mod.rs"]
-mod support;

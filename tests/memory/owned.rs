@@ -1,17 +1,15 @@
 //! A wrapper that answers from a task: what it carries there as owned values is decided as if the
 //! store had been asked at once.
 
-use crate::support;
-
 use std::sync::Arc;
 
-use support::START;
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory, OwnedAdjustment, OwnedBucketId,
     OwnedCharge,
 };
 use tollgate::clock::ManualClock;
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimited, RateLimiter};
+use tollgate_testing::START;
 
 /// Asks the store in a task of its own.
 #[derive(Debug)]

@@ -1,14 +1,12 @@
 //! The memory store: its bound, what it evicts and drops, and keys that clients make up.
 
-use crate::support;
-
 use std::time::Duration;
 
-use support::cases::times;
-use support::{START, admitted, at_once, is_admitted, remaining, store};
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
 use tollgate::{HOUR, Limit, MINUTE, Quota, SECOND};
+use tollgate_testing::cases::times;
+use tollgate_testing::{START, admitted, at_once, is_admitted, remaining, store};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, HOUR));
 static BURST: Limit = Limit::new("burst", Quota::token_bucket(10, SECOND));

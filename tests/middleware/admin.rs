@@ -1,7 +1,5 @@
 //! The routes for operators.
 
-use crate::support;
-
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
@@ -10,8 +8,6 @@ use axum::response::Response;
 use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use support::web::{Reply, send, serve};
-use support::{START, at_once, limiter};
 use tollgate::algebra::State;
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, DebtorBucket, DebtorPage,
@@ -20,6 +16,8 @@ use tollgate::backend::{
 use tollgate::clock::ManualClock;
 use tollgate::routes::admin;
 use tollgate::{DAY, HOUR, Key, Limit, MINUTE, OnFailure, Quota, RateLimiter};
+use tollgate_testing::web::{Reply, send, serve};
+use tollgate_testing::{START, at_once, limiter};
 use tower::ServiceExt;
 
 static LOGIN: Limit =

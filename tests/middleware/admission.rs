@@ -1,8 +1,6 @@
 //! What handlers see of the limits that admitted their requests, and how they charge, settle and
 //! reset them.
 
-use crate::support;
-
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Barrier, Mutex};
@@ -13,10 +11,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Router};
 use http::{Request, StatusCode};
-use support::dice::Dice;
-use support::queue::{Late, paused, settled, tokens};
-use support::web::Reply;
-use support::{START, at_once, is_admitted, limiter};
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
@@ -26,6 +20,10 @@ use tollgate::{
     HOUR, Limit, MINUTE, OnFailure, Quota, RateLimitExt, RateLimitLayer, RateLimited, RateLimiter,
     Rule, SECOND, Snapshot,
 };
+use tollgate_testing::dice::Dice;
+use tollgate_testing::queue::{Late, paused, settled, tokens};
+use tollgate_testing::web::Reply;
+use tollgate_testing::{START, at_once, is_admitted, limiter};
 use tower::ServiceExt;
 
 static CALLS: Limit = Limit::new("calls", Quota::token_bucket(10, MINUTE));

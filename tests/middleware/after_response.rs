@@ -1,7 +1,5 @@
 //! Tokens that are taken up front, and refunded if the response says so.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +11,6 @@ use axum::body::Body;
 use axum::routing::post;
 use http::{HeaderMap, Request, Response, StatusCode};
 use proptest::prelude::*;
-use support::dice::Dice;
-use support::queue::{Late, Recorder, ms, paused, send, settled, tokens};
-use support::web::grpc_call;
-use support::{START, at_once, limiter};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tollgate::algebra::{Bucket, State};
@@ -28,6 +22,10 @@ use tollgate::middleware::{ActualCost, MissingKey, ResponseHead};
 use tollgate::{
     HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND,
 };
+use tollgate_testing::dice::Dice;
+use tollgate_testing::queue::{Late, Recorder, ms, paused, send, settled, tokens};
+use tollgate_testing::web::grpc_call;
+use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 static FAILURES: Limit = Limit::new("failures", Quota::token_bucket(5, HOUR));
@@ -555,7 +553,7 @@ proptest! {
     /// holds exactly as much if no other request came.
     #[test]
     fn a_late_refund_is_at_most_what_the_bucket_missed(
-        quota in support::quotas(),
+        quota in tollgate_testing::quotas(),
         first in 0.0..=1.0_f64,
         others in prop::collection::vec((0.0..=1.0_f64, 0.0..0.6_f64), 0..8),
     ) {

@@ -1,8 +1,6 @@
 //! Requests that reading a body ahead must not spoil: upgrades, panics, greedy extractors, and
 //! several layers that each read it.
 
-use crate::support;
-
 use std::convert::Infallible;
 
 use axum::Router;
@@ -15,8 +13,6 @@ use futures_util::stream;
 use http::{HeaderMap, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use support::web::{read_to, send_request, serve};
-use support::{START, limiter, store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tollgate::backend::Memory;
@@ -24,6 +20,8 @@ use tollgate::clock::ManualClock;
 use tollgate::middleware::buffer_body;
 use tollgate::routes::extract_body;
 use tollgate::{HOUR, Limit, Quota};
+use tollgate_testing::web::{read_to, send_request, serve};
+use tollgate_testing::{START, limiter, store};
 use tower::{Layer, ServiceExt};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(2, HOUR));

@@ -1,7 +1,5 @@
 //! Keys and costs from the body of a request, by extractors of axum, over a real server.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -21,8 +19,6 @@ use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, StreamBody};
 use proptest::prelude::*;
 use serde::Deserialize;
-use support::web::{Reply, read_to, send_request, serve};
-use support::{START, at_once, limiter, store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -31,6 +27,8 @@ use tollgate::clock::ManualClock;
 use tollgate::key::{self, KeyExtractor, extension};
 use tollgate::routes::extract_body;
 use tollgate::{HOUR, Limit, Quota, RateLimitLayer, RateLimiter};
+use tollgate_testing::web::{Reply, read_to, send_request, serve};
+use tollgate_testing::{START, at_once, limiter, store};
 use tower::{Layer, Service, ServiceExt};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(2, HOUR));

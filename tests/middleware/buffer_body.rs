@@ -1,7 +1,5 @@
 //! Keys and costs from the body of a request, for any tower service, over a real server.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,8 +14,6 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
 use proptest::prelude::*;
 use serde_json::Value;
-use support::web::{Reply, grpc_call, send_request, serve};
-use support::{START, at_once, limiter, store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tollgate::backend::Memory;
@@ -25,6 +21,8 @@ use tollgate::clock::ManualClock;
 use tollgate::key::{self, Head, KeyExtractor, extension};
 use tollgate::middleware::{BufferBodyLayer, BufferedBody, buffer_body};
 use tollgate::{HOUR, Limit, Quota, RateLimitLayer, RateLimiter};
+use tollgate_testing::web::{Reply, grpc_call, send_request, serve};
+use tollgate_testing::{START, at_once, limiter, store};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(2, HOUR));

@@ -1,8 +1,6 @@
 //! Defaults of a limiter, which its layers and the calls in handlers share: header fields, the
 //! wording of refusals, what happens while the store fails, and switching it off.
 
-use crate::support;
-
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -10,9 +8,6 @@ use axum::extract::State;
 use axum::middleware::{Next, from_fn};
 use axum::routing::get;
 use http::{HeaderValue, Response, StatusCode};
-use support::broken::Broken;
-use support::web::{Reply, get as ask, serve};
-use support::{START, at_once, limiter};
 use tollgate::backend::{CircuitBreaker, Fallback, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, RetryAfter};
@@ -22,6 +17,9 @@ use tollgate::{
     HOUR, Limit, MINUTE, OnFailure, OnRefusal, Permit, Quota, RateLimitExt, RateLimited,
     RateLimiter, Rule, SECOND, Snapshot,
 };
+use tollgate_testing::broken::Broken;
+use tollgate_testing::web::{Reply, get as ask, serve};
+use tollgate_testing::{START, at_once, limiter};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 static TEN: Limit = Limit::new("ten", Quota::token_bucket(10, MINUTE));

@@ -1,8 +1,6 @@
 //! Requests that are metered while they run, and settled once, however they end: by a response, by a
 //! failure, or by a client that goes away.
 
-use crate::support;
-
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -15,16 +13,16 @@ use axum::extract::Request as AxumRequest;
 use axum::middleware::{Next, from_fn};
 use axum::routing::post;
 use http::{Extensions, Method, Request, Response, StatusCode};
-use support::dice::Dice;
-use support::queue::{Late, ms, paused, settled, tokens};
-use support::web::Reply;
-use support::{START, at_once, limiter};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
 use tollgate::clock::ManualClock;
 use tollgate::key::header;
 use tollgate::middleware::{ActualCost, Admission, Meter, MissingKey, Several};
 use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND};
+use tollgate_testing::dice::Dice;
+use tollgate_testing::queue::{Late, ms, paused, settled, tokens};
+use tollgate_testing::web::Reply;
+use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 static CALLS: Limit = Limit::new("calls", Quota::token_bucket(10, MINUTE));

@@ -1,21 +1,19 @@
 //! gRPC: a real tonic server behind the layer, and a real client that reads its answers.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::{Request, Response};
 use http_body::Body;
-use support::web::grpc_call;
-use support::{START, at_once, limiter};
 use tokio::net::TcpListener;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::{ClientIp, header};
 use tollgate::middleware::{MissingKey, Queue};
 use tollgate::{Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, Rule};
+use tollgate_testing::web::grpc_call;
+use tollgate_testing::{START, at_once, limiter};
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
 use tonic::{Code, Status};

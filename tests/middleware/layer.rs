@@ -1,8 +1,6 @@
 //! The layer, driven without a server: readiness, errors, bodies, keys, and stores that are slow
 //! or broken.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
@@ -13,8 +11,6 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use support::web::Reply;
-use support::{START, at_once, limiter};
 use tokio::sync::Notify;
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
@@ -26,6 +22,8 @@ use tollgate::middleware::{MissingKey, ResponseBody, ResponseFuture};
 use tollgate::{
     Limit, MINUTE, OnFailure, Quota, RateLimit, RateLimitLayer, RateLimited, RateLimiter, Rule,
 };
+use tollgate_testing::web::Reply;
+use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, Service, ServiceExt};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));

@@ -37,5 +37,3 @@ mod rules;
 #[cfg(feature = "axum")]
 mod server;
 mod shadow;
-#[path = "../support/mod.rs"]
-mod support;

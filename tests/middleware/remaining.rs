@@ -1,8 +1,6 @@
 //! The route on which clients ask what they have left: it tells what the layer would do, and takes
 //! nothing.
 
-use crate::support;
-
 use std::net::SocketAddr;
 
 use axum::Router;
@@ -10,10 +8,6 @@ use axum::extract::connect_info::MockConnectInfo;
 use axum::routing::get;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use support::broken::Broken;
-use support::queue::{paused, settled};
-use support::web::{self, Reply, send, serve};
-use support::{START, at_once, limiter};
 use tollgate::algebra::{Bucket, State, calculate};
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, Head, Key, KeyError, KeyExtractor as _, header};
@@ -23,6 +17,10 @@ use tollgate::{
     HOUR, Limit, MINUTE, OnFailure, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND,
     Timestamp,
 };
+use tollgate_testing::broken::Broken;
+use tollgate_testing::queue::{paused, settled};
+use tollgate_testing::web::{self, Reply, send, serve};
+use tollgate_testing::{START, at_once, limiter};
 use tower::ServiceExt;
 
 static PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(10, MINUTE).capacity(20));

@@ -1,7 +1,5 @@
 //! Layers whose limits get other numbers while they serve.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +7,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use support::cases::seeds;
-use support::dice::Dice;
-use support::queue::{ms, paused};
-use support::web::Reply;
-use support::{START, at_once, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::middleware::{ActualCost, Queue, Several};
 use tollgate::{HOUR, Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
+use tollgate_testing::cases::seeds;
+use tollgate_testing::dice::Dice;
+use tollgate_testing::queue::{ms, paused};
+use tollgate_testing::web::Reply;
+use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, ServiceExt, service_fn};
 
 type Limits = [Limit; 3];

@@ -1,8 +1,6 @@
 //! Layers that put their own response in the place of an error that a handler returns: what they
 //! replace, and what they leave.
 
-use crate::support;
-
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -10,11 +8,11 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{HeaderValue, Method, StatusCode, Version};
-use support::web::{get as ask, send_over, serve};
-use support::{START, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, ExactWait};
 use tollgate::{Limit, MINUTE, OnRefusal, Quota, RateLimited, RateLimiter, SECOND};
+use tollgate_testing::web::{get as ask, send_over, serve};
+use tollgate_testing::{START, limiter};
 use tower::{Layer, ServiceExt};
 
 static NONE: Limit = Limit::new("none", Quota::token_bucket(2, MINUTE).initial(0));

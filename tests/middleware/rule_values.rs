@@ -1,8 +1,6 @@
 //! A rule as a value: what it can be made of, and the limit that it chooses. Each plan of the layer
 //! answers the same for it.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::sync::{Arc, LazyLock};
 
@@ -12,10 +10,6 @@ use axum::routing::{get, post};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
-use support::dice::Dice;
-use support::queue::{ms, paused, settled, tokens};
-use support::web::Reply;
-use support::{START, at_once, limiter};
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
@@ -24,6 +18,10 @@ use tollgate::middleware::{ActualCost, MissingKey, Queue, Several};
 use tollgate::{
     HOUR, Limit, MINUTE, OnRefusal, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND,
 };
+use tollgate_testing::dice::Dice;
+use tollgate_testing::queue::{ms, paused, settled, tokens};
+use tollgate_testing::web::Reply;
+use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 static FREE: Limit = Limit::new("plan", Quota::token_bucket(2, MINUTE));

@@ -1,7 +1,5 @@
 //! Layers with several rules: one transaction, one set of fields, one answer.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,9 +10,6 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use support::queue::{Late, Recorder, ms, paused, send, settled, tokens};
-use support::web::Reply;
-use support::{START, at_once, is_admitted, limiter, store};
 use tokio::time::Instant;
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
@@ -22,6 +17,9 @@ use tollgate::fields::Dialect;
 use tollgate::key::{Extracted, Head, Key, KeyError, header};
 use tollgate::middleware::{ActualCost, MissingKey, Queue, Several};
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
+use tollgate_testing::queue::{Late, Recorder, ms, paused, send, settled, tokens};
+use tollgate_testing::web::Reply;
+use tollgate_testing::{START, at_once, is_admitted, limiter, store};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 static CLIENT: Limit = Limit::new("client", Quota::token_bucket(10, SECOND));

@@ -3,8 +3,6 @@
 //!
 //! Time is injected, so a client "waits" by moving the server's clock.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,8 +15,6 @@ use axum::routing::{any, get, post};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{Method, StatusCode};
-use support::web::{self, Reply, read_to, send, serve};
-use support::{START, at_once, limiter};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -28,6 +24,8 @@ use tollgate::key::{ClientIp, Head, Networks, header, matched_path};
 use tollgate::middleware::Meter;
 use tollgate::routes::RateLimitExt;
 use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate_testing::web::{self, Reply, read_to, send, serve};
+use tollgate_testing::{START, at_once, limiter};
 
 /// The limits of the header vectors. A minute starts at `START`.
 static FW: Limit = Limit::new("fw", Quota::fixed_window(100, MINUTE).start(START));
@@ -326,13 +324,13 @@ fn fields_are_structured_fields() {
 
     proptest!(|(
         name in "[ -~]{1,64}",
-        quota in support::quotas(),
+        quota in tollgate_testing::quotas(),
         cost in 0_u64..40,
         advanced in prop_oneof![Just(0_u64), any::<u64>()],
     )| {
         let limit = Limit::try_new(name.as_str(), quota).unwrap();
         let clock = ManualClock::new(START);
-        let limiter: RateLimiter = support::limiter(&clock);
+        let limiter: RateLimiter = tollgate_testing::limiter(&clock);
         let service = tower::Layer::layer(
             &limiter.layer(&limit).cost(cost).key(tollgate::key::from_fn(|_| Key::GLOBAL)),
             tower::service_fn(async |_: http::Request<()>| {

@@ -1,7 +1,5 @@
 //! Rules that apply to some requests only, and rules that decide but refuse nothing, or only some keys.
 
-use crate::support;
-
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,9 +8,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use support::dice::Dice;
-use support::queue::{Late, Recorder, paused, send, settled, tokens};
-use support::{START, at_once, is_admitted, limiter};
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
@@ -21,6 +16,9 @@ use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::middleware::{ActualCost, MissingKey, Portion, Several};
 use tollgate::{HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
+use tollgate_testing::dice::Dice;
+use tollgate_testing::queue::{Late, Recorder, paused, send, settled, tokens};
+use tollgate_testing::{START, at_once, is_admitted, limiter};
 use tower::{Layer, ServiceExt, service_fn};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, HOUR));

@@ -1,16 +1,16 @@
 //! Calls, and what they tell.
 
 use crate::journal::Journal;
-use crate::support::{self, at_once, limiter};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use support::START;
-use support::shared::Shared;
 use tollgate::clock::ManualClock;
 use tollgate::limiter::{Decision, Outcome};
 use tollgate::{HOUR, Limit, MINUTE, Observer, Quota, RateLimiter, SECOND};
+use tollgate_testing::START;
+use tollgate_testing::shared::Shared;
+use tollgate_testing::{at_once, limiter};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 static HOURLY: Limit = Limit::new("hourly", Quota::token_bucket(100, HOUR));
@@ -79,7 +79,7 @@ async fn calls_on_other_stores_are_told_alike() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reservation_is_told_as_admitted_reserved_or_refused() {
-    for limiter in [support::queue::paused(), Shared::new().limiter()] {
+    for limiter in [tollgate_testing::queue::paused(), Shared::new().limiter()] {
         let (journal, limiter) = Journal::of(&limiter);
         let now = limiter.limit(&SPACED).reserve().await.unwrap();
         assert_eq!(journal.take(), ["handler spaced admitted 1 *"]);
@@ -167,7 +167,7 @@ fn observers_belong_to_a_handle_and_its_later_clones() {
 async fn a_throttled_stream_counts_as_a_handler() {
     use futures_util::StreamExt;
 
-    let (journal, limiter) = Journal::of(&support::queue::paused());
+    let (journal, limiter) = Journal::of(&tollgate_testing::queue::paused());
     let items = futures_util::stream::iter([1, 2]);
     let throttled = limiter.throttle(&SPACED).stream(items);
     assert_eq!(throttled.count().await, 2);
@@ -193,7 +193,7 @@ async fn a_panic_of_an_observer_ends_in_the_limiter() {
             panic!("an observer is broken");
         }
     }
-    let plain = support::queue::paused();
+    let plain = tollgate_testing::queue::paused();
     let (journal, limiter) = Journal::of(&plain.clone().observe(Panics));
     for admitted in [true, true, false] {
         assert_eq!(limiter.limit(&TWO).await.is_ok(), admitted);
@@ -221,7 +221,7 @@ async fn a_panic_of_an_observer_in_a_destructor_ends_in_the_limiter() {
             panic!("an observer is broken");
         }
     }
-    let (journal, limiter) = Journal::of(&support::queue::paused().observe(Panics));
+    let (journal, limiter) = Journal::of(&tollgate_testing::queue::paused().observe(Panics));
     drop(limiter.limit(&SPACED).await);
     let reserved = limiter.limit(&SPACED).reserve().await.unwrap();
     let work = std::panic::AssertUnwindSafe(|| {

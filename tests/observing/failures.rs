@@ -1,20 +1,19 @@
 //! A store that fails, recovers, and takes time.
 
 use crate::journal::Journal;
-use crate::support;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::{Request, Response};
-use support::broken::Broken;
-use support::queue::ms;
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, CircuitBreaker, Memory,
 };
 use tollgate::clock::TokioClock;
 use tollgate::{Limit, MINUTE, OnFailure, Quota, RateLimiter, Rule, SECOND};
+use tollgate_testing::broken::Broken;
+use tollgate_testing::queue::ms;
 use tower::{Layer, ServiceExt};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
@@ -143,12 +142,12 @@ async fn the_store_is_timed_where_its_answer_is_awaited() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_dropped_before_its_answer_is_not_told() {
     let (journal, limiter) = Journal::of(&RateLimiter::new(Distant::new()));
-    support::ask_and_drop(limiter.limit(&TWO));
-    support::ask_and_drop(service(&limiter, &TWO).oneshot(Request::new(())));
+    tollgate_testing::ask_and_drop(limiter.limit(&TWO));
+    tollgate_testing::ask_and_drop(service(&limiter, &TWO).oneshot(Request::new(())));
     tokio::time::sleep(SECOND).await;
     assert_eq!(journal.take(), [""; 0]);
     // A reservation is: a task awaits the answer and gives it back.
-    support::ask_and_drop(limiter.limit(&OPEN).reserve());
+    tollgate_testing::ask_and_drop(limiter.limit(&OPEN).reserve());
     tokio::time::sleep(SECOND).await;
     assert_eq!(journal.take(), ["store decided in 5ms", "handler open admitted 1 *"]);
 }

@@ -1,19 +1,19 @@
 //! Requests through layers, and what their rules tell.
 
 use crate::journal::Journal;
-use crate::support::{self, at_once, limiter};
 
 use std::convert::Infallible;
 
 use axum::Router;
 use axum::routing::get;
 use http::{Request, Response, StatusCode};
-use support::START;
-use support::web::{send, serve};
 use tollgate::clock::ManualClock;
 use tollgate::key::{Extracted, from_fn, header};
 use tollgate::middleware::{Admission, MissingKey, Portion};
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimited, RateLimiter, Rule};
+use tollgate_testing::START;
+use tollgate_testing::web::{send, serve};
+use tollgate_testing::{at_once, limiter};
 use tower::{Layer, Service, ServiceExt};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));

@@ -12,7 +12,5 @@ mod queues;
 #[cfg(feature = "redis")]
 mod redis;
 mod scrape;
-#[path = "../support/mod.rs"]
-mod support;
 mod table;
 mod threads;

@@ -1,16 +1,14 @@
 //! What the observer for metrics counts, read from the page that Prometheus scrapes.
 
-use crate::support;
-
 use std::sync::Arc;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use support::queue::paused;
-use support::{START, at_once, limiter};
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
 use tollgate::observe::Metrics;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
+use tollgate_testing::queue::paused;
+use tollgate_testing::{START, at_once, limiter};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 static TENTHS: Limit = Limit::new("tenths", Quota::token_bucket(10, SECOND).capacity(0));

@@ -1,7 +1,6 @@
 //! Requests that wait: in the queue of a layer, and by reservations.
 
 use crate::journal::Journal;
-use crate::support;
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -9,12 +8,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use support::queue::{ms, paused};
-use support::shared::Shared;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tollgate::middleware::Queue;
 use tollgate::{Limit, Quota, RateLimitLayer, RateLimiter, SECOND};
+use tollgate_testing::queue::{ms, paused};
+use tollgate_testing::shared::Shared;
 use tower::{Layer, Service, ServiceExt};
 
 /// One token every 100 ms, and none in advance.

@@ -1,11 +1,10 @@
 //! The same on a real Redis server: its time, its failure, and its return.
 
 use crate::journal::Journal;
-use crate::support;
 
-use support::redis::Server;
 use tollgate::backend::Redis;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+use tollgate_testing::redis::Server;
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 

@@ -5,7 +5,6 @@
 #[path = "../../examples/observing.rs"]
 mod observing;
 
-use crate::support;
 use crate::table;
 
 use std::collections::BTreeSet;
@@ -18,8 +17,6 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::Request;
 use http::request::Builder;
-use support::queue::ms;
-use support::web::{get, serve};
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
@@ -27,6 +24,8 @@ use tollgate::clock::TokioClock;
 use tollgate::key::{Extracted, from_fn, header};
 use tollgate::middleware::Queue;
 use tollgate::{HOUR, Limit, MINUTE, OnFailure, Quota, RateLimitExt, RateLimiter, Rule, SECOND};
+use tollgate_testing::queue::ms;
+use tollgate_testing::web::{get, serve};
 use tower::ServiceExt;
 
 static ONE: Limit = Limit::new("one", Quota::token_bucket(1, HOUR));

@@ -9,7 +9,7 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, Share
 use tollgate::observe::Metrics;
 use tollgate::{HOUR, Limit, Quota, RateLimiter};
 
-use crate::support::at_once;
+use tollgate_testing::at_once;
 
 /// A row of the table of metrics.
 #[derive(Clone, Debug, PartialEq)]

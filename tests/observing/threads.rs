@@ -1,16 +1,14 @@
 //! Sums under threads: what is told adds up to what callers got.
 
-use crate::support;
-
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use support::at_once;
 use tollgate::algebra::check_history;
 use tollgate::limiter::{Decision, Outcome};
 use tollgate::{DAY, Limit, Observer, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate_testing::at_once;
 
 /// Refills while the threads run, so that both outcomes are frequent.
 const QUOTA: Quota = Quota::token_bucket(20_000, SECOND).capacity(50);

@@ -6,5 +6,3 @@ mod hostile;
 mod line;
 mod recorded;
 mod server;
-#[path = "../support/mod.rs"]
-mod support;

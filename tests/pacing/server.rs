@@ -3,9 +3,9 @@
 //! Time is tokio's, paused: it jumps to the next timer when there is nothing else to do. So the
 //! figures are the same in each run.
 
-use crate::support::START;
-use crate::support::cases::times;
-use crate::support::dice::Dice;
+use tollgate_testing::START;
+use tollgate_testing::cases::times;
+use tollgate_testing::dice::Dice;
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};

@@ -1,14 +1,12 @@
 //! The list of debtors, from a real server.
 
-use crate::support;
-
 use std::error::Error;
 use std::time::Duration;
 
-use support::debtors::{all_are_found_beside_a_hammer, each_is_found_once, list};
-use support::postgres::Server;
 use tollgate::backend::{BackendError, DebtorCursor, DebtorKind, Postgres, PostgresBuilder};
 use tollgate::{DAY, HOUR, Key, Limit, Quota, RateLimited, RateLimiter};
+use tollgate_testing::debtors::{all_are_found_beside_a_hammer, each_is_found_once, list};
+use tollgate_testing::postgres::Server;
 
 static DAILY: Limit = Limit::new("daily", Quota::token_bucket(10, DAY));
 static SHARDS: Limit = Limit::new("daily", Quota::token_bucket(100, DAY).shards(10));

@@ -1,12 +1,10 @@
 //! What a limiter can do, it can do in PostgreSQL.
 
-use crate::support;
-
 use std::time::Duration;
 
-use support::postgres::Server;
 use tollgate::backend::{Postgres, PostgresBuilder};
 use tollgate::{DAY, HOUR, Key, Limit, Quota, RateLimiter};
+use tollgate_testing::postgres::Server;
 
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(50);

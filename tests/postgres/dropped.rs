@@ -1,16 +1,14 @@
 //! Futures that are dropped at each of their awaits.
 
-use crate::support;
-
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use support::postgres::Server;
 use tokio_postgres::NoTls;
 use tollgate::backend::Postgres;
 use tollgate::{DAY, Limit, Quota, RateLimiter};
+use tollgate_testing::postgres::Server;
 
 static ORDERS: Limit = Limit::new("orders", Quota::token_bucket(10, DAY));
 

@@ -1,7 +1,5 @@
 //! The examples do what they say.
 
-use crate::support;
-
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/in_your_transaction.rs"]
 mod in_your_transaction;
@@ -16,10 +14,10 @@ mod postgres;
 use std::time::Duration;
 
 use in_your_transaction::Shop;
-use support::postgres::Server;
-use support::web::{get, serve};
 use tollgate::RateLimiter;
 use tollgate::backend::Postgres;
+use tollgate_testing::postgres::Server;
+use tollgate_testing::web::{get, serve};
 
 #[tokio::test]
 async fn postgres_shares_its_limit_between_processes() {

@@ -1,18 +1,21 @@
 //! Whatever happens to a server or on the way to it, every call is answered by its deadline, no
 //! token is taken twice, and the store recovers by itself when the fault is over.
 
-use crate::support;
-
 use std::time::{Duration, Instant};
 
-use support::postgres::Server;
-use support::traffic::{COUNTED, DEADLINE, Log, Lost, Told, Traffic};
 use tokio_postgres::{Client, NoTls};
 use tollgate::backend::{Postgres, PostgresBuilder};
 use tollgate::{DAY, Limit, OnFailure, Quota, RateLimiter};
+use tollgate_testing::postgres::Server;
+use tollgate_testing::traffic::{COUNTED, DEADLINE, Log, Lost, RECOVERY, Told, Traffic};
 
 fn at(server: &Server) -> PostgresBuilder {
     Postgres::at(server.settings()).deadline(DEADLINE)
+}
+
+/// The store as it is in the end, asked with a deadline that no server exceeds.
+fn held(server: &Server) -> Postgres {
+    at(server).deadline(RECOVERY).connect_lazily().unwrap()
 }
 
 /// Traffic to a server that answers, in a schema that is there already.
@@ -47,7 +50,7 @@ async fn a_server_crashes_and_comes_back_with_full_buckets() {
     server.restart();
     let started = Instant::now();
     let log = recovers(traffic).await;
-    log.is_what(at(&server), Lost::Everything(crashing, started)).await;
+    log.is_what(held(&server), Lost::Everything(crashing, started)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,7 +62,7 @@ async fn a_server_restarts_in_order_and_loses_nothing() {
         server.restart();
         traffic.goes_on().await;
     }
-    recovers(traffic).await.is_what(at(&server), Lost::Nothing).await;
+    recovers(traffic).await.is_what(held(&server), Lost::Nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,7 +75,7 @@ async fn a_server_hangs() {
     server.resume();
     let log = recovers(traffic).await;
     assert!(log.count(Told::Late) >= 64, "calls past their deadline fail as late");
-    log.is_what(at(&server), Lost::Nothing).await;
+    log.is_what(held(&server), Lost::Nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,7 +88,7 @@ async fn connections_are_terminated_in_the_middle_of_calls() {
         admin.query(all, &[]).await.unwrap();
         traffic.goes_on().await;
     }
-    recovers(traffic).await.is_what(at(&server), Lost::Nothing).await;
+    recovers(traffic).await.is_what(held(&server), Lost::Nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,7 +104,7 @@ async fn somebody_else_holds_a_lock_beyond_the_deadline() {
     }
     let log = recovers(traffic).await;
     assert!(log.count(Told::Late) >= 16);
-    log.is_what(at(&server), Lost::Nothing).await;
+    log.is_what(held(&server), Lost::Nothing).await;
 }
 
 /// A snapshot that is held open keeps old versions of rows from being removed: decisions get slower,
@@ -114,7 +117,7 @@ async fn an_old_snapshot_is_held_open() {
     admin.batch_execute(begin).await.unwrap();
     traffic.is_answered(200).await;
     admin.batch_execute("ROLLBACK").await.unwrap();
-    recovers(traffic).await.is_what(at(&server), Lost::Nothing).await;
+    recovers(traffic).await.is_what(held(&server), Lost::Nothing).await;
 }
 
 /// All places of the server are taken by others when the store has to connect.
@@ -131,7 +134,7 @@ async fn a_server_that_takes_no_more_connections_is_an_outage() {
     let limiter = tollgate::RateLimiter::new(store);
     let told = limiter.limit(&COUNTED).await.unwrap_err();
     assert!(told.is_unavailable() && told.is_outage(), "{told:?}");
-    recovers(traffic).await.is_what(at(&server), Lost::Nothing).await;
+    recovers(traffic).await.is_what(held(&server), Lost::Nothing).await;
 }
 
 #[tokio::test]
@@ -144,7 +147,7 @@ async fn a_store_is_made_before_its_server_is_there() {
     let told = limiter.limit(&COUNTED).await.unwrap_err();
     assert!(told.is_unavailable() && told.is_outage(), "{told:?}");
     server.restart();
-    support::traffic::wait_until("the store connects", async || {
+    tollgate_testing::traffic::wait_until("the store connects", async || {
         limiter.limit(&COUNTED).await.is_ok()
     })
     .await;

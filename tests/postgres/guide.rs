@@ -1,14 +1,12 @@
 //! The statements that `docs/postgres.md` gives to operators do what it says.
 
-use crate::support;
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use support::postgres::Server;
 use tollgate::backend::Postgres;
 use tollgate::{DAY, Limit, Quota, RateLimiter};
+use tollgate_testing::postgres::Server;
 
 static PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(20, DAY));
 const CLIENT: std::net::Ipv4Addr = std::net::Ipv4Addr::new(192, 0, 2, 1);

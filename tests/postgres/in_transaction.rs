@@ -1,14 +1,12 @@
 //! Decisions that come and go with a transaction of the application.
 
-use crate::support;
-
 use std::time::Duration;
 
-use support::postgres::Server;
-use support::traffic::chain;
 use tokio_postgres::{Client, IsolationLevel, NoTls};
 use tollgate::backend::Postgres;
 use tollgate::{DAY, Limit, OnFailure, Quota, RateLimiter};
+use tollgate_testing::postgres::Server;
+use tollgate_testing::traffic::chain;
 
 static ORDERS: Limit = Limit::new("orders", Quota::token_bucket(10, DAY));
 static DAILY: Limit = Limit::new("daily", Quota::fixed_window(2, DAY));

@@ -13,8 +13,6 @@ mod in_transaction;
 mod pooler;
 mod replacing;
 mod rights;
-#[path = "../support/mod.rs"]
-mod support;
 #[cfg(feature = "postgres-tls")]
 mod tls;
 #[cfg(feature = "sqlx")]

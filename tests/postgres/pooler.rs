@@ -1,12 +1,10 @@
 //! Behind PgBouncer in transaction mode.
 
-use crate::support;
-
 use std::time::Duration;
 
-use support::postgres::{Pooler, Server};
 use tollgate::backend::Postgres;
 use tollgate::{DAY, Limit, Quota, RateLimiter};
+use tollgate_testing::postgres::{Pooler, Server};
 
 static DAILY: Limit = Limit::new("daily", Quota::fixed_window(100, DAY));
 

@@ -1,12 +1,10 @@
 //! What a role needs, and what the store says where it is missing.
 
-use crate::support;
-
 use std::time::Duration;
 
-use support::postgres::Server;
 use tollgate::backend::{Postgres, PostgresBuilder};
 use tollgate::{DAY, Limit, Quota, RateLimiter};
+use tollgate_testing::postgres::Server;
 
 static DAILY: Limit = Limit::new("daily", Quota::fixed_window(2, DAY));
 

@@ -1,12 +1,10 @@
 //! A server that takes only connections with TLS.
 
-use crate::support;
-
 use std::time::Duration;
 
-use support::postgres::Server;
 use tollgate::backend::Postgres;
 use tollgate::{HOUR, Limit, Quota, RateLimiter};
+use tollgate_testing::postgres::Server;
 
 const UPLOADS: Limit = Limit::new("uploads", Quota::token_bucket(3, HOUR));
 

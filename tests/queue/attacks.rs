@@ -3,8 +3,6 @@
 //! Servers and connections are real. The time of the store is injected and stands still unless a
 //! test advances it, so no request gets its turn before that.
 
-use crate::support;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,16 +12,16 @@ use axum::body::Bytes;
 use axum::extract::{ConnectInfo, Path};
 use axum::routing::any;
 use http::Method;
-use support::attack::{Frame, Frames, Guest, Http2, Watched, address, connect, frame};
-use support::dice::Dice;
-use support::web::Reply;
-use support::{START, at_once, limiter};
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinHandle;
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, Key};
 use tollgate::middleware::{Queue, Several};
 use tollgate::{DAY, Limit, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
+use tollgate_testing::attack::{Frame, Frames, Guest, Http2, Watched, address, connect, frame};
+use tollgate_testing::dice::Dice;
+use tollgate_testing::web::Reply;
+use tollgate_testing::{START, at_once, limiter};
 
 /// One request a second for all clients together.
 static SHARED: Limit = Limit::new("shared", Quota::token_bucket(1, SECOND));

@@ -3,23 +3,21 @@
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
-use crate::support;
-
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::Request;
-use support::queue::{
-    Held, Late, Recorder, ms, poll, reserve, reserved, send, settled, tokens, waiter,
-};
-use support::{START, limiter};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::backend::Memory;
 use tollgate::clock::{ManualClock, TokioClock};
 use tollgate::limiter::{Ready, Reservation};
 use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND};
+use tollgate_testing::queue::{
+    Held, Late, Recorder, ms, poll, reserve, reserved, send, settled, tokens, waiter,
+};
+use tollgate_testing::{START, limiter};
 use tower::Layer;
 
 /// One a second, and nothing saved up.
@@ -181,5 +179,5 @@ fn a_limiter_may_be_made_at_a_later_time_than_the_clock_of_the_runtime_shows() {
             assert_eq!(start.elapsed(), ms(20 * nth));
         }
     });
-    assert_eq!(support::queue::lines(&limiter), 0);
+    assert_eq!(tollgate_testing::queue::lines(&limiter), 0);
 }

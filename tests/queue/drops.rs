@@ -3,8 +3,6 @@
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -12,15 +10,17 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use support::cases::seeds;
-use support::dice::Dice;
-use support::queue::{Late, Recorder, Running, lines, ms, paused, reserve, send, settled, tokens};
 use tokio::time::Instant;
 use tollgate::algebra::check_history;
 use tollgate::clock::{Clock, TokioClock};
 use tollgate::key::Head;
 use tollgate::middleware::{ActualCost, Queue, RateLimit, ResponseFuture};
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate_testing::cases::seeds;
+use tollgate_testing::dice::Dice;
+use tollgate_testing::queue::{
+    Late, Recorder, Running, lines, ms, paused, reserve, send, settled, tokens,
+};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// One token a second. It can hold one token, which shows whether one is given back, and holds none

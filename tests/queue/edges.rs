@@ -3,8 +3,6 @@
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -12,11 +10,6 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use support::at_once;
-use support::queue::{
-    Late, Recorder, lines, ms, paused, poll, reserve, reserved, send, settled, tokens, waiter,
-};
-use support::shared::Shared;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, advance};
 use tollgate::algebra::check_history_with_returns;
@@ -24,6 +17,11 @@ use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, 
 use tollgate::clock::{Clock, TokioClock};
 use tollgate::middleware::{ActualCost, Queue};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, SECOND};
+use tollgate_testing::at_once;
+use tollgate_testing::queue::{
+    Late, Recorder, lines, ms, paused, poll, reserve, reserved, send, settled, tokens, waiter,
+};
+use tollgate_testing::shared::Shared;
 use tower::{Layer, ServiceExt, service_fn};
 
 /// One a second, and nothing saved up.

@@ -2,8 +2,6 @@
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -12,9 +10,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use http::{Request, Response, StatusCode};
-use support::queue::{Late, Recorder, Running, ms, paused, send, settled, tokens};
-use support::shared::Shared;
-use support::web;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 use tollgate::backend::Memory;
@@ -22,6 +17,9 @@ use tollgate::clock::{Clock, TokioClock};
 use tollgate::key::{Extracted, Head, Key, header};
 use tollgate::middleware::{ActualCost, Queue, QueueFull};
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
+use tollgate_testing::queue::{Late, Recorder, Running, ms, paused, send, settled, tokens};
+use tollgate_testing::shared::Shared;
+use tollgate_testing::web;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// One token every 100 ms, and none in advance.
@@ -170,8 +168,9 @@ async fn a_request_that_finds_the_queue_full_is_refused_and_takes_nothing() {
     ];
     for (queue, status) in cases {
         let limiter = paused();
-        let left =
-            |user: &str| support::at_once(limiter.peek(&ONE).key(user)).unwrap().tokens().to_f64();
+        let left = |user: &str| {
+            tollgate_testing::at_once(limiter.peek(&ONE).key(user)).unwrap().tokens().to_f64()
+        };
         let queue = queue.max_waiters(2).max_waiters_per_key(2);
         let layer = limiter.layer(&ONE).key(header("x-user")).queue(queue);
         let service = layer.layer(Recorder::new());

@@ -3,18 +3,16 @@
 //!
 //! Time is that of the runtime and stands still. The tests count steps, and measure no time.
 
-use crate::support;
-
 use std::pin::Pin;
 
-use support::at_once;
-use support::dice::Dice;
-use support::queue::{Held, Late, lines, poll, reserve, reserved, settled, tokens};
-use support::shared::Shared;
 use tokio::task::JoinHandle;
 use tokio::time::advance;
 use tollgate::limiter::Ready;
 use tollgate::{Key, Limit, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate_testing::at_once;
+use tollgate_testing::dice::Dice;
+use tollgate_testing::queue::{Held, Late, lines, poll, reserve, reserved, settled, tokens};
+use tollgate_testing::shared::Shared;
 
 /// One a second, and nothing saved up.
 static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));

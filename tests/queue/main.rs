@@ -18,5 +18,3 @@ mod places;
 mod shared;
 #[cfg(feature = "axum")]
 mod storms;
-#[path = "../support/mod.rs"]
-mod support;

@@ -3,8 +3,6 @@
 //! Servers and connections are real. The time of the store is injected and stands still unless a
 //! test advances it, so no request gets its turn before that.
 
-use crate::support;
-
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -12,15 +10,15 @@ use std::task::{Context, Poll, Waker};
 use axum::Router;
 use axum::routing::get;
 use http::{Request, Response};
-use support::attack::{Guest, Http2, Watched, address};
-use support::dice::Dice;
-use support::queue::{Late, Recorder, ms, paused, settled};
-use support::{START, at_once, limiter};
 use tokio::time::advance;
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, KeyExtractor, global, header};
 use tollgate::middleware::{MissingKey, Queue, QueueFull, RateLimit, ResponseBody, ResponseFuture};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimitExt, RateLimiter, Rule, SECOND};
+use tollgate_testing::attack::{Guest, Http2, Watched, address};
+use tollgate_testing::dice::Dice;
+use tollgate_testing::queue::{Late, Recorder, ms, paused, settled};
+use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, Service};
 
 /// One request an hour for each client; the next ones wait for as many hours.

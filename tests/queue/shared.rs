@@ -3,22 +3,20 @@
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
-use crate::support;
-
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use support::at_once;
-use support::cases::seeds;
-use support::dice::Dice;
-use support::queue::{Late, lines, ms, poll, reserve, reserved, settled, tokens, waiter};
-use support::shared::{Counts, History, Shared};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::limiter::{Permit, Ready};
 use tollgate::{Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate_testing::at_once;
+use tollgate_testing::cases::seeds;
+use tollgate_testing::dice::Dice;
+use tollgate_testing::queue::{Late, lines, ms, poll, reserve, reserved, settled, tokens, waiter};
+use tollgate_testing::shared::{Counts, History, Shared};
 
 /// One a second, and nothing saved up.
 static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
@@ -584,7 +582,7 @@ static ONE: Limit = Limit::new("one", Quota::token_bucket(1, SECOND).capacity(1)
 /// The example in the documentation of `limiter::queue`, in both kinds of stores.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_leaves_and_a_settlement_move_the_others_forward_as_documented() {
-    for limiter in [Shared::new().limiter(), support::queue::paused()] {
+    for limiter in [Shared::new().limiter(), tollgate_testing::queue::paused()] {
         let start = Instant::now();
         let request = take(&limiter, &ONE, 1);
         let [a, b, c] = [(); 3].map(|()| waiter(&limiter, &ONE, 1));

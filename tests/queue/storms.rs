@@ -4,18 +4,11 @@
 //! The threads are real, and poll the futures that were woken. Time is that of a paused runtime,
 //! and advances while they work.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use http::{Request, Response};
-use support::at_once;
-use support::cases::times;
-use support::dice::Dice;
-use support::queue::{lines, ms, paused, poll, reserve, tokens, waiter};
-use support::threads::on_threads;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, advance, sleep, timeout};
 use tollgate::algebra::check_history_with_returns;
@@ -23,6 +16,11 @@ use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, 
 use tollgate::clock::{Clock, TokioClock};
 use tollgate::limiter::{Permit, Reservation};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate_testing::at_once;
+use tollgate_testing::cases::times;
+use tollgate_testing::dice::Dice;
+use tollgate_testing::queue::{lines, ms, paused, poll, reserve, tokens, waiter};
+use tollgate_testing::threads::on_threads;
 use tower::{Layer, ServiceExt, service_fn};
 
 /// A store that answers some time later. It carries out an adjustment in the middle of that time.

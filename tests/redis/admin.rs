@@ -1,18 +1,16 @@
 //! The routes for operators over a real server: an operator follows the links of the pages.
 
-use crate::support;
-
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use axum::Router;
 use http::Method;
 use serde_json::Value;
-use support::redis::Server;
-use support::web::{Reply, get, send, serve};
 use tollgate::backend::Redis;
 use tollgate::routes::admin;
 use tollgate::{DAY, HOUR, Key, Limit, Quota, RateLimiter};
+use tollgate_testing::redis::Server;
+use tollgate_testing::web::{Reply, get, send, serve};
 
 static LOGIN: Limit = Limit::new("log in", Quota::token_bucket(10, DAY));
 static SHARDS: Limit = Limit::new("shards", Quota::token_bucket(100, DAY).shards(10));

@@ -1,19 +1,19 @@
 //! Calls to a store in Redis that reach their deadline or are dropped: they disturb no other call,
 //! and leave nothing behind.
 
-use crate::support;
-
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use support::redis::Server;
-use support::traffic::{COUNTED, DEADLINE, Lost, SILENT, Told, Traffic, chain, taken, wait_until};
 use tokio::task::coop::{Unconstrained, unconstrained};
 use tokio::task::yield_now;
 use tollgate::backend::{Redis, RedisBuilder};
 use tollgate::limiter::{LimitCall, Permit};
 use tollgate::{MINUTE, RateLimited, RateLimiter};
+use tollgate_testing::redis::Server;
+use tollgate_testing::traffic::{
+    COUNTED, DEADLINE, Lost, RECOVERY, SILENT, Told, Traffic, chain, taken, wait_until,
+};
 
 fn at(server: &Server, deadline: Duration) -> RedisBuilder {
     Redis::at(server.url()).deadline(deadline)
@@ -101,7 +101,7 @@ async fn a_caller_that_goes_away_at_any_moment_disturbs_no_other() {
     let log = traffic.end().await;
     log.errors_name(&SILENT);
     assert!(log.count(Told::Gone) > 0 && log.count(Told::Admitted) >= 32 * 200);
-    log.is_what(at(&server, DEADLINE), Lost::Nothing).await;
+    log.is_what(at(&server, RECOVERY).connect_lazily().unwrap(), Lost::Nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,7 +118,7 @@ async fn a_caller_that_leaves_a_server_that_hangs_disturbs_no_other() {
     let log = traffic.end().await;
     log.all_in_time().errors_name(&SILENT);
     assert!(log.count(Told::Gone) > 0 && log.count(Told::Late) > 0);
-    log.is_what(at(&server, DEADLINE), Lost::Nothing).await;
+    log.is_what(at(&server, RECOVERY).connect_lazily().unwrap(), Lost::Nothing).await;
 }
 
 /// The most bytes that are held at once, on top of what was held before.

@@ -1,10 +1,8 @@
 //! Clones of a store share its connection and its buckets.
 
-use crate::support;
-
-use support::redis::Server;
 use tollgate::backend::Redis;
 use tollgate::{DAY, Limit, Quota, RateLimiter};
+use tollgate_testing::redis::Server;
 
 static SHARED: Limit = Limit::new("shared", Quota::fixed_window(10, DAY));
 

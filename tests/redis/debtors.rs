@@ -1,18 +1,16 @@
 //! The list of debtors, by scans of real servers.
 
-use crate::support;
-
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use support::debtors::{all_are_found_beside_a_hammer, each_is_found_once, list};
-use support::redis::{Cluster, Mode, Proxy, Server};
 use tollgate::backend::{
     BackendError, CircuitBreaker, DebtorCursor, DebtorKind, DenyCache, HashTag, Memory, Redis,
     RedisBuilder, StoredKey,
 };
 use tollgate::{DAY, HOUR, Key, Limit, Quota, RateLimited, RateLimiter};
+use tollgate_testing::debtors::{all_are_found_beside_a_hammer, each_is_found_once, list};
+use tollgate_testing::redis::{Cluster, Mode, Proxy, Server};
 
 static DAILY: Limit = Limit::new("daily", Quota::token_bucket(10, DAY));
 static SHARDS: Limit = Limit::new("shards", Quota::token_bucket(100, DAY).shards(10));

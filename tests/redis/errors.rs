@@ -1,13 +1,11 @@
 //! The errors of calls that Redis does not answer: they say what went wrong, and with which server.
 
-use crate::support;
-
 use std::time::Duration;
 
-use support::redis::{Mode, Proxy, Server};
-use support::traffic::{COUNTED, chain, wait_until};
 use tollgate::backend::Redis;
 use tollgate::{MINUTE, RateLimited, RateLimiter};
+use tollgate_testing::redis::{Mode, Proxy, Server};
+use tollgate_testing::traffic::{COUNTED, chain, wait_until};
 
 /// A limiter that has not asked for anything yet.
 fn limiter(url: String, deadline: Duration) -> RateLimiter {

@@ -1,14 +1,12 @@
 //! Masters that change and slots that move under traffic: calls are answered by their deadline, no
 //! token is taken twice, and the store recovers by itself.
 
-use crate::support;
-
 use std::time::Instant;
 
-use support::redis::{Cluster, Sentinels};
-use support::traffic::{COUNTED, DEADLINE, Lost, SILENT, Told, Traffic};
 use tollgate::RateLimiter;
 use tollgate::backend::{Redis, RedisBuilder};
+use tollgate_testing::redis::{Cluster, Sentinels};
+use tollgate_testing::traffic::{COUNTED, DEADLINE, Lost, RECOVERY, SILENT, Told, Traffic};
 
 /// The errors that calls may get while a node is gone or replaced.
 const CAUSES: [&str; 9] = [
@@ -31,6 +29,11 @@ fn of(cluster: &Cluster) -> RedisBuilder {
     Redis::cluster(cluster.urls()).deadline(DEADLINE)
 }
 
+/// The store as it is in the end, asked with a deadline that no server exceeds.
+fn held(store: RedisBuilder) -> Redis {
+    store.deadline(RECOVERY).connect_lazily().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_master_is_killed() {
     let sentinels = Sentinels::start();
@@ -44,7 +47,7 @@ async fn a_master_is_killed() {
     traffic.goes_on().await;
     let log = traffic.end().await;
     log.all_in_time().errors_name(&CAUSES);
-    log.is_what(to(&sentinels), Lost::Something(after)).await;
+    log.is_what(held(to(&sentinels)), Lost::Something(after)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,7 +63,7 @@ async fn a_master_is_replaced_while_it_runs() {
     traffic.goes_on().await;
     let log = traffic.end().await;
     log.all_in_time().errors_name(&CAUSES);
-    log.is_what(to(&sentinels), Lost::Something(after)).await;
+    log.is_what(held(to(&sentinels)), Lost::Something(after)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,7 +86,7 @@ async fn slots_move() {
     let log = traffic.end().await;
     // No call sees it.
     log.all_in_time().errors_name(&SILENT);
-    log.is_what(of(&cluster), Lost::Nothing).await;
+    log.is_what(held(of(&cluster)), Lost::Nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,7 +101,7 @@ async fn a_node_of_a_cluster_hangs() {
     let log = traffic.end().await;
     log.all_in_time().errors_name(&CAUSES);
     assert!(log.count(Told::Late) > 0);
-    log.is_what(of(&cluster), Lost::Nothing).await;
+    log.is_what(held(of(&cluster)), Lost::Nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,7 +117,7 @@ async fn a_node_of_a_cluster_restarts_empty() {
     traffic.goes_on().await;
     let log = traffic.end().await;
     log.all_in_time().errors_name(&CAUSES);
-    log.is_what(of(&cluster), Lost::Something(after)).await;
+    log.is_what(held(of(&cluster)), Lost::Something(after)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

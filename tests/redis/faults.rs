@@ -1,16 +1,19 @@
 //! Whatever happens to a server or on the way to it, every call is answered by its deadline, no
 //! token is taken twice, and the store recovers by itself when the fault is over.
 
-use crate::support;
-
 use std::time::{Duration, Instant};
 
-use support::redis::{Mode, Proxy, Server};
-use support::traffic::{DEADLINE, Log, Lost, SILENT, Told, Traffic};
 use tollgate::backend::{Redis, RedisBuilder};
+use tollgate_testing::redis::{Mode, Proxy, Server};
+use tollgate_testing::traffic::{DEADLINE, Log, Lost, RECOVERY, SILENT, Told, Traffic};
 
 fn at(url: String) -> RedisBuilder {
     Redis::at(url).deadline(DEADLINE)
+}
+
+/// The store as it is in the end, asked with a deadline that no server exceeds.
+fn held(server: &Server) -> Redis {
+    at(server.url()).deadline(RECOVERY).connect_lazily().unwrap()
 }
 
 /// Traffic to a server that answers.
@@ -40,7 +43,7 @@ async fn a_server_is_killed_and_starts_empty() {
     let started = Instant::now();
     let log = recovers(traffic).await;
     log.errors_name(&["lost the connection to 127.0.0.1", "cannot connect to 127.0.0.1"]);
-    log.is_what(at(server.url()), Lost::Everything(killed, started)).await;
+    log.is_what(held(&server), Lost::Everything(killed, started)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,7 +59,7 @@ async fn a_server_restarts_empty_at_once() {
     let restarted = Instant::now();
     let log = recovers(traffic).await;
     log.errors_name(&["lost the connection to 127.0.0.1", "cannot connect to 127.0.0.1"]);
-    log.is_what(at(server.url()), Lost::Everything(restarting, restarted)).await;
+    log.is_what(held(&server), Lost::Everything(restarting, restarted)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,7 +74,7 @@ async fn a_server_hangs() {
     let log = recovers(traffic).await;
     assert!(log.count(Told::Late) >= 64, "calls past their deadline fail as late");
     log.errors_name(&["no connection to 127.0.0.1", "lost the connection to 127.0.0.1"]);
-    log.is_what(at(server.url()), Lost::Nothing).await;
+    log.is_what(held(&server), Lost::Nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,7 +89,7 @@ async fn a_server_hangs_for_a_moment() {
     }
     let log = recovers(traffic).await;
     log.errors_name(&["lost the connection to 127.0.0.1", "no connection to 127.0.0.1"]);
-    log.is_what(at(server.url()), Lost::Nothing).await;
+    log.is_what(held(&server), Lost::Nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,7 +102,7 @@ async fn everything_is_flushed() {
     let log = recovers(traffic).await;
     // No call sees it.
     log.errors_name(&SILENT);
-    log.is_what(at(server.url()), Lost::Everything(flushing, flushed)).await;
+    log.is_what(held(&server), Lost::Everything(flushing, flushed)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,7 +116,7 @@ async fn scripts_are_flushed() {
     let log = recovers(traffic).await;
     // No call sees it.
     log.errors_name(&SILENT);
-    log.is_what(at(server.url()), Lost::Nothing).await;
+    log.is_what(held(&server), Lost::Nothing).await;
 }
 
 /// Traffic through a proxy, during this fault and afterwards.
@@ -128,7 +131,7 @@ async fn by_way_of(mode: Mode) -> Log {
         traffic.goes_on().await;
     }
     let log = recovers(traffic).await;
-    log.is_what(at(server.url()), Lost::Nothing).await;
+    log.is_what(held(&server), Lost::Nothing).await;
     log
 }
 
@@ -196,6 +199,6 @@ async fn a_server_comes_later_than_its_callers() {
         proxy.set(Mode::Pass);
         let log = recovers(traffic).await;
         assert!(log.count(Told::Failed) + log.count(Told::Late) >= 16 * 20, "{mode:?}");
-        log.is_what(at(server.url()), Lost::Nothing).await;
+        log.is_what(held(&server), Lost::Nothing).await;
     }
 }

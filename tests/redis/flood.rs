@@ -1,7 +1,5 @@
 //! A flood of one client against a limit in Redis: what it costs other clients, and what it gains.
 
-use crate::support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,11 +8,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{Request, StatusCode};
-use support::redis::{Mode, Proxy, Server};
 use tokio::task::{JoinSet, yield_now};
 use tollgate::backend::Redis;
 use tollgate::key::header;
 use tollgate::{DAY, HOUR, Limit, OnFailure, Quota, RateLimited, RateLimiter, Timestamp};
+use tollgate_testing::redis::{Mode, Proxy, Server};
 use tower::ServiceExt;
 
 static FEW: Limit = Limit::new("few", Quota::token_bucket(5, HOUR));

@@ -1,15 +1,13 @@
 //! The commands that `docs/redis.md` gives to operators do what it says.
 
-use crate::support;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use support::redis::{Reply, Server};
 use tollgate::backend::{ColdStart, Redis};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter};
+use tollgate_testing::redis::{Reply, Server};
 
 static PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(20, DAY));
 static PER_TENANT: Limit = Limit::new("per-tenant", Quota::fixed_window(20, DAY).max_reserved(5));

@@ -1,18 +1,16 @@
 //! Hostile servers: whatever they send takes little memory, every call is answered, and no error
 //! shows a password.
 
-use crate::support;
-
 use std::error::Error;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use support::redis::{Impostor, Server, Words, endlessly, greet, pass};
-use support::traffic::{COUNTED, DEADLINE, chain, wait_until};
 use tollgate::backend::{Redis, RedisBuilder};
 use tollgate::{MINUTE, RateLimited, RateLimiter};
+use tollgate_testing::redis::{Impostor, Server, Words, endlessly, greet, pass};
+use tollgate_testing::traffic::{COUNTED, DEADLINE, chain, wait_until};
 
 /// Writes an answer.
 type Say = fn(&mut TcpStream) -> io::Result<()>;

@@ -1,18 +1,16 @@
 //! Layers over a store in Redis that does not answer: 503 and when to come back, by the deadline.
 
-use crate::support;
-
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{Request, Response, StatusCode};
-use support::redis::{Mode, Proxy, Server};
-use support::traffic::{DEADLINE, NOISE, wait_until};
 use tokio::time::sleep;
 use tollgate::backend::Redis;
 use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND};
+use tollgate_testing::redis::{Mode, Proxy, Server};
+use tollgate_testing::traffic::{DEADLINE, NOISE, wait_until};
 use tower::ServiceExt;
 
 static PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(1_000_000, HOUR));

@@ -1,20 +1,18 @@
 //! Clients that leave a queue over buckets in Redis: the tokens that they were granted go back to
 //! the bucket.
 
-use crate::support;
-
 use axum::Router;
 use axum::routing::get;
 use http::{Method, StatusCode};
-use support::ask_and_drop;
-use support::attack::Http2;
-use support::queue::lines;
-use support::redis::Server;
-use support::traffic::wait_until;
-use support::web::{send, serve};
 use tollgate::backend::Redis;
 use tollgate::middleware::Queue;
 use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter};
+use tollgate_testing::ask_and_drop;
+use tollgate_testing::attack::Http2;
+use tollgate_testing::queue::lines;
+use tollgate_testing::redis::Server;
+use tollgate_testing::traffic::wait_until;
+use tollgate_testing::web::{send, serve};
 
 /// One a minute, so that next to nothing flows in while the test runs.
 static LINE: Limit =

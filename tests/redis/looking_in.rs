@@ -1,7 +1,5 @@
 //! The commands of `docs/looking-in.md` answer what the guide shows.
 
-use crate::support;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,11 +11,11 @@ use axum::response::Response;
 use http::StatusCode;
 use http::header::AUTHORIZATION;
 use serde_json::Value;
-use support::redis::Server;
-use support::web::serve;
 use tollgate::backend::Redis;
 use tollgate::routes::admin;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter};
+use tollgate_testing::redis::Server;
+use tollgate_testing::web::serve;
 
 /// As in the guide.
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));

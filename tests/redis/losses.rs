@@ -1,14 +1,12 @@
 //! What buckets hold after a server has lost its memory: all, or nothing until they have filled again.
 
-use crate::support;
-
 use std::time::Duration;
 
-use support::redis::Server;
-use support::traffic::wait_until;
 use tollgate::backend::{ColdStart, Redis};
 use tollgate::limiter::Permit;
 use tollgate::{DAY, Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND, Timestamp};
+use tollgate_testing::redis::Server;
+use tollgate_testing::traffic::wait_until;
 
 /// Ten a day, all at once.
 static DAILY: Limit = Limit::new("daily", Quota::token_bucket(10, DAY));

@@ -26,8 +26,6 @@ mod replacing;
 mod servers;
 #[cfg(feature = "throttle")]
 mod streams;
-#[path = "../support/mod.rs"]
-mod support;
 #[cfg(feature = "redis-tls")]
 mod tls;
 #[cfg(feature = "axum")]

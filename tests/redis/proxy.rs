@@ -1,11 +1,9 @@
 //! The proxy with which other tests drop, cut and delay traffic to servers works as documented.
 
-use crate::support;
-
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use support::redis::{Client, Mode, Proxy, Reply, Server, until};
+use tollgate_testing::redis::{Client, Mode, Proxy, Reply, Server, until};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -1,12 +1,10 @@
 //! Nodes whose limits get other numbers at different moments.
 
-use crate::support;
-
-use support::nodes::switch_at_different_moments;
-use support::redis::Server;
-use support::traffic::RECOVERY;
 use tollgate::RateLimiter;
 use tollgate::backend::Redis;
+use tollgate_testing::nodes::switch_at_different_moments;
+use tollgate_testing::redis::Server;
+use tollgate_testing::traffic::RECOVERY;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_key_gets_more_than_the_larger_quota_allows() {

@@ -1,12 +1,10 @@
 //! The servers that other tests use work as documented, and end with their tests.
 
-use crate::support;
-
 use std::io::{ErrorKind, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use support::redis::{Client, Cluster, Guard, Reply, Sentinels, Server, is_alive, until};
+use tollgate_testing::redis::{Client, Cluster, Guard, Reply, Sentinels, Server, is_alive, until};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

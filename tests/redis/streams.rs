@@ -1,13 +1,11 @@
 //! Streams that wait for a limit in Redis.
 
-use crate::support;
-
 use std::time::Instant;
 
 use futures_util::{StreamExt, stream};
-use support::redis::Server;
 use tollgate::backend::Redis;
 use tollgate::{Limit, OnFailure, Quota, RateLimiter, SECOND};
+use tollgate_testing::redis::Server;
 
 /// One every 20 ms, and none in advance.
 static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(50, SECOND).capacity(0));

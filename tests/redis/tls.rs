@@ -1,18 +1,16 @@
 //! A server that speaks TLS only.
 
-use crate::support;
-
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-use support::redis::{Impostor, Server, endlessly, pass};
-use support::traffic::{DEADLINE, wait_until};
 use tokio::runtime::Handle;
 use tollgate::backend::Redis;
 use tollgate::{HOUR, Limit, Quota, RateLimiter};
+use tollgate_testing::redis::{Impostor, Server, endlessly, pass};
+use tollgate_testing::traffic::{DEADLINE, wait_until};
 
 const UPLOADS: Limit = Limit::new("uploads", Quota::token_bucket(3, HOUR));
 

@@ -1,18 +1,16 @@
 //! What Redis does not decide: a layer that admits during outages admits nothing else.
 
-use crate::support;
-
 use std::error::Error;
 
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{Request, StatusCode};
-use support::redis::{Cluster, Server, until};
-use support::traffic::chain;
 use tollgate::backend::{BackendError, Redis};
 use tollgate::key::{global, header};
 use tollgate::{HOUR, Limit, MINUTE, OnFailure, Quota, RateLimited, RateLimiter, Rule};
+use tollgate_testing::redis::{Cluster, Server, until};
+use tollgate_testing::traffic::chain;
 use tower::ServiceExt;
 
 static PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(2, HOUR));

@@ -5,8 +5,6 @@
 //! server shows whether they have waited: its time stands still until the first refusal and runs
 //! from then on, so the speed of the machine does not matter.
 
-use crate::support;
-
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,10 +16,10 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
-use support::{START, limiter, web};
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::{Limit, Quota, SECOND};
+use tollgate_testing::{START, limiter, web};
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;

@@ -3,8 +3,6 @@
 //!
 //! Time is tokio's, paused: it jumps to the next timer when there is nothing else to do.
 
-use crate::support;
-
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/polite_client.rs"]
 mod polite_client;
@@ -20,8 +18,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use proptest::prelude::*;
-use support::web::Reply;
-use support::{START, at_once, limiter};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance};
 use tollgate::backend::Memory;
@@ -30,6 +26,8 @@ use tollgate::fields::{Dialect, ExactWait};
 use tollgate::middleware::OnRefusal;
 use tollgate::retry::{ResponseFuture, Retry, RetryLayer};
 use tollgate::{HOUR, Limit, Quota, RateLimitLayer, RateLimiter, SECOND, Timestamp};
+use tollgate_testing::web::Reply;
+use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// A timer of tokio's fires on a whole millisecond, never before its time.

@@ -5,5 +5,3 @@
 #[cfg(feature = "axum")]
 mod clients;
 mod layer;
-#[path = "../support/mod.rs"]
-mod support;

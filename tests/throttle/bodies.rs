@@ -1,7 +1,5 @@
 //! The pace of bodies: frames, pieces, trailers and sizes.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -10,10 +8,10 @@ use futures_util::stream;
 use http::HeaderMap;
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
-use support::queue::{ms, paused, tokens};
 use tokio::time::Instant;
 use tollgate::throttle::ThrottledBody;
 use tollgate::{DAY, Limit, Quota, SECOND};
+use tollgate_testing::queue::{ms, paused, tokens};
 
 /// A byte each millisecond; a piece is 50 bytes.
 const BYTES: Limit = Limit::new("bytes", Quota::token_bucket(1_000, SECOND).capacity(0));

@@ -1,7 +1,5 @@
 //! Downloads, uploads and WebSocket messages through a real server.
 
-use crate::support;
-
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,12 +16,12 @@ use http::{Request, StatusCode, Version};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use support::queue::{lines, ms, paused, settled};
-use support::web::{read_to, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tollgate::{Limit, Quota, RateLimited, RateLimiter, SECOND};
+use tollgate_testing::queue::{lines, ms, paused, settled};
+use tollgate_testing::web::{read_to, serve};
 
 /// A byte each millisecond.
 const BYTES: Limit = Limit::new("bytes", Quota::token_bucket(1_000, SECOND).capacity(0));

@@ -1,6 +1,6 @@
 //! Items that cannot pass: what the adapters answer, and that no item is lost.
 
-use crate::{SPACED, support, timed};
+use crate::{SPACED, timed};
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -10,10 +10,10 @@ use bytes::Bytes;
 use futures_util::{FutureExt, SinkExt, Stream, StreamExt, sink, stream};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full, StreamBody};
-use support::broken::Broken;
-use support::queue::{ms, paused};
 use tollgate::throttle::{Throttle, ThrottleError};
 use tollgate::{Limit, OnFailure, Quota, RateLimited, RateLimiter, SECOND};
+use tollgate_testing::broken::Broken;
+use tollgate_testing::queue::{ms, paused};
 
 /// Two at once, and no waiting.
 const IMPATIENT: Limit =

@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
 use tollgate::{DAY, HOUR, Limit, Quota, SECOND};
 
-use crate::support::queue::{lines, ms, paused, settled, tokens};
+use tollgate_testing::queue::{lines, ms, paused, settled, tokens};
 
 fn pend<S: Stream + Unpin>(stream: &mut S) {
     let polled = stream.poll_next_unpin(&mut Context::from_waker(Waker::noop()));

@@ -12,8 +12,6 @@ mod hostile;
 mod model;
 mod sinks;
 mod streams;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::time::Duration;
 

@@ -1,14 +1,12 @@
 //! A random source behind a random limit: the instants are those of the bucket alone.
 
-use crate::support;
-
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use proptest::prelude::*;
-use support::queue::paused;
 use tokio::time::{Instant, sleep};
 use tollgate::{Limit, Quota};
+use tollgate_testing::queue::paused;
 
 /// The bucket in units of which one token is `period`, and one microsecond gains `rate`.
 struct Model {

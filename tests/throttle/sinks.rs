@@ -1,6 +1,6 @@
 //! The pace of sinks, and the one item that they hold.
 
-use crate::{SPACED, support};
+use crate::SPACED;
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,11 +9,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{FutureExt, Sink, SinkExt, StreamExt, sink, stream};
-use support::queue::{lines, ms, paused, tokens};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tollgate::throttle::ThrottledSink;
 use tollgate::{Limit, Quota, RateLimiter, SECOND};
+use tollgate_testing::queue::{lines, ms, paused, tokens};
 
 type Seen = Arc<Mutex<Vec<(u32, Duration)>>>;
 

@@ -1,6 +1,6 @@
 //! The pace of streams, their order, and what they hold.
 
-use crate::{SPACED, support, timed};
+use crate::{SPACED, timed};
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use futures_util::stream::{self, FusedStream};
 use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt};
-use support::queue::{Late, lines, ms, paused, settled, tokens};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::throttle::{Throttle, ThrottleError, ThrottledStream, ThrottledTryStream};
 use tollgate::{Limit, Quota, RateLimiter, SECOND};
+use tollgate_testing::queue::{Late, lines, ms, paused, settled, tokens};
 
 /// A source without end that counts how often it is polled.
 fn counted() -> (Arc<AtomicU64>, impl Stream<Item = u64> + Unpin + Send + 'static) {

@@ -1,7 +1,5 @@
 //! The examples do what they say.
 
-use crate::support;
-
 #[cfg(all(feature = "admin", feature = "embedded"))]
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/admin.rs"]
@@ -82,14 +80,14 @@ use axum::Router;
 use axum::body::Body;
 use http::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use support::web::{Reply, get, read_to, send, serve};
-use support::{START, limiter};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::backend::Memory;
 use tollgate::clock::{ManualClock, TokioClock};
 use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND};
+use tollgate_testing::web::{Reply, get, read_to, send, serve};
+use tollgate_testing::{START, limiter};
 use tower::ServiceExt;
 
 #[cfg(all(feature = "admin", feature = "embedded"))]
@@ -234,8 +232,8 @@ async fn embedded_brings_no_more_reports_after_a_restart() {
 #[tokio::test]
 async fn the_whole_service_limits_without_redis_and_shows_it() {
     use http::Method;
-    use support::web::{send, serve};
     use tollgate::config::Config;
+    use tollgate_testing::web::{send, serve};
 
     let text = include_str!("../../examples/service.toml");
     let config = Config::from_text("service.toml", text).unwrap();
@@ -630,10 +628,10 @@ mod in_redis {
     use std::net::SocketAddr;
     use std::time::{Duration, Instant};
 
-    use super::support::redis::{Mode, Proxy, Server};
-    use super::support::web::{get, serve};
     use tollgate::backend::{HashTag, Redis};
     use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter};
+    use tollgate_testing::redis::{Mode, Proxy, Server};
+    use tollgate_testing::web::{get, serve};
 
     const SECOND: f64 = 1e6;
 

@@ -3,8 +3,6 @@
 //! Each test writes a call in one of the places in which programs have futures, and asserts the answer.
 //! Most of the promise is that this file compiles.
 
-use crate::support;
-
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 use std::mem::needs_drop;
@@ -21,8 +19,6 @@ use futures_util::future::{BoxFuture, join_all, try_join_all};
 use futures_util::stream::{self, FuturesUnordered};
 use futures_util::{FutureExt, Stream, StreamExt, TryFutureExt, TryStreamExt};
 use http::{Request, StatusCode};
-use support::web::Reply;
-use support::{START, limiter, remaining};
 use tokio::sync::RwLock;
 use tokio::time::Instant;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
@@ -33,6 +29,8 @@ use tollgate::limiter::{
 use tollgate::{
     HOUR, Limit, MINUTE, Permit, Quota, RateLimited, RateLimiter, Reservation, SECOND, Snapshot,
 };
+use tollgate_testing::web::Reply;
+use tollgate_testing::{START, limiter, remaining};
 use tower::ServiceExt;
 
 /// Three requests, and no more while the clock of a test stands still.

@@ -15,6 +15,3 @@ mod misuse;
 mod plan;
 #[cfg(all(feature = "memory", feature = "axum"))]
 mod setup_mistakes;
-#[cfg(all(feature = "memory", feature = "axum"))]
-#[path = "../support/mod.rs"]
-mod support;

@@ -5,8 +5,6 @@
 //! the lines of [`EXPLAINED`], [`ERRORS`], [`WARNINGS`] and [`FINE`] when the test runs; the others
 //! run.
 
-use crate::support;
-
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::Write;
@@ -19,11 +17,11 @@ use axum::body::Body;
 use axum::routing::get;
 use http::{Request, Response, StatusCode};
 use serde_json::Value;
-use support::{START, limiter};
 use tollgate::clock::ManualClock;
 use tollgate::key::ClientIp;
 use tollgate::limiter::LimitError;
 use tollgate::{HOUR, Limit, Permit, Quota, RateLimitExt, RateLimited, RateLimiter};
+use tollgate_testing::{START, limiter};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// A line does not compile, and the error says what to write: where the habit comes from, the line,

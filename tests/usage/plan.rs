@@ -7,13 +7,13 @@ use proptest::prelude::*;
 use tollgate::algebra::Verdict;
 use tollgate::clock::ManualClock;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate_testing::{START, at_once, limiter, quotas};
 
 use self::example::line::{Entry, Fields};
 use self::example::log;
 use self::example::proposal::{Trials, with_rate};
 use self::example::replay::{Numbers, Replay, Ruling, key};
 use self::example::spool::Spool;
-use crate::support::{START, at_once, limiter, quotas};
 
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/plan/main.rs"]

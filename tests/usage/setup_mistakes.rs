@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::support::limiter;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::connect_info::MockConnectInfo;
@@ -20,6 +19,7 @@ use tollgate::middleware::{MissingKey, OnRefusal, Several};
 use tollgate::{
     HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND,
 };
+use tollgate_testing::limiter;
 use tower::ServiceExt;
 
 static ONE: Limit = Limit::new("one", Quota::token_bucket(1, HOUR));

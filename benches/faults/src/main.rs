@@ -2,36 +2,24 @@
 //! afterwards.
 
 mod faults;
-#[path = "../../../tests/support/redis/mod.rs"]
-mod redis;
 mod report;
-#[allow(dead_code, reason = "tests take more of it")]
-#[path = "../../../tests/support/traffic.rs"]
-mod traffic;
 
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 use tokio::time::sleep;
-use tollgate::RateLimiter;
-use tollgate::backend::{Redis, RedisBuilder};
+use tollgate::backend::Redis;
+use tollgate_testing::redis::{Cluster, Mode, Proxy, Sentinels, Server};
+use tollgate_testing::traffic::{DEADLINE, Lost, RECOVERY, Traffic};
 
 use self::faults::{Fault, Loss, Start, Way};
-use self::redis::{Cluster, Mode, Proxy, Sentinels, Server};
 use self::report::Report;
-use self::traffic::{DEADLINE, Lost, Patient, RECOVERY, Traffic};
 
 const TASKS: u64 = 64;
 
 /// How long a fault lasts, and how long all is well before it and after it.
 const FAULT: Duration = Duration::from_secs(3);
 const PEACE: Duration = Duration::from_secs(1);
-
-impl Patient for RedisBuilder {
-    fn with_patience(self) -> RateLimiter {
-        RateLimiter::new(self.deadline(RECOVERY).connect_lazily().expect("an address"))
-    }
-}
 
 fn main() {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -168,6 +156,7 @@ async fn run(report: &mut Report, fault: &Fault, way: Way, begin: impl Fn(), end
         Loss::Some => Lost::Something(after),
         Loss::All => Lost::Everything(begun, ended),
     };
-    log.is_what(way.held, lost).await;
+    let held = way.held.deadline(RECOVERY).connect_lazily().expect("an address");
+    log.is_what(held, lost).await;
     report.row(fault.name, &log, recovery);
 }

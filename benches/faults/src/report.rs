@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::traffic::{Log, Told};
+use tollgate_testing::traffic::{Log, Told};
 
 /// The aim: this part of the calls that waited until their deadline had their answer not much later.
 const PART: f64 = 0.99;

@@ -3,11 +3,6 @@
 //!
 //! This program is the processes too: with arguments that say so, it is one of them.
 
-#[path = "../../../tests/support/postgres/mod.rs"]
-mod postgres;
-#[path = "../../../tests/support/redis/mod.rs"]
-mod redis;
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -19,6 +14,7 @@ use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BucketId, Charge, Leasing, Memory, Postgres, Redis,
 };
 use tollgate::{Limit, Quota, RateLimiter, SECOND};
+use tollgate_testing::{postgres, redis};
 
 const PROCESSES: usize = 4;
 

@@ -5,15 +5,13 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tollgate_testing::postgres::Server;
 
 use crate::contestant::{Contestant, HOT, LIMIT, TABLE, limiter, pool};
 use crate::drive::{median, rate, spread};
-use crate::postgres::Server;
 
 mod contestant;
 mod drive;
-#[path = "../../../tests/support/postgres/mod.rs"]
-mod postgres;
 
 const KEYS: u64 = 10_000;
 

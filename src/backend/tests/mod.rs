@@ -1,8 +1,5 @@
 //! Tests that hold for every store, with the random calls of the conformance suite.
 
-#[allow(dead_code, reason = "each test takes what it needs")]
-#[path = "../../../tests/support/cases.rs"]
-pub(super) mod cases;
 pub(super) mod faulty;
 pub(super) mod history;
 mod records;

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use tollgate_testing::cases::seeds;
+
 use super::START;
-use super::cases::seeds;
 use super::history::{History, expect_ready, play_step};
 use crate::algebra::{Bucket, State, Terms, Verdict};
 use crate::backend::{

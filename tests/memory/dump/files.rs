@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use tollgate_testing::{START, admitted, remaining, store};
+
 use super::{Folder, HOARD, dump_of, taken};
-use crate::support::{START, admitted, remaining, store};
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
 use tollgate::{DAY, Limit, Quota, RateLimiter};

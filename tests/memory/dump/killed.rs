@@ -8,10 +8,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use tollgate_testing::cases::seeds;
+use tollgate_testing::dice::Dice;
+use tollgate_testing::{START, admitted, store};
+
 use super::{Folder, HOARD, taken};
-use crate::support::cases::seeds;
-use crate::support::dice::Dice;
-use crate::support::{START, admitted, store};
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
 

@@ -10,9 +10,9 @@ mod waiters;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::support::at_once;
 use tollgate::backend::Memory;
 use tollgate::{DAY, Limit, Quota, RateLimiter, Timestamp};
+use tollgate_testing::at_once;
 
 /// It gains its next tokens in 2216.
 pub(crate) static HOARD: Limit = Limit::new("hoard", ERA.capacity(CAPACITY));

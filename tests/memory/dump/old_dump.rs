@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use crate::support::{START, at_once, is_admitted, store};
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
 use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, RateLimiter, Timestamp};
+use tollgate_testing::{START, at_once, is_admitted, store};
 
 const DUMP: &[u8] = include_bytes!("../../data/memory-1.dump");
 

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use tollgate_testing::dice::Dice;
+use tollgate_testing::{START, admitted, at_once, is_admitted, remaining, store};
+
 use super::{HOARD, dump_of, taken};
-use crate::support::dice::Dice;
-use crate::support::{START, admitted, at_once, is_admitted, remaining, store};
 use tollgate::algebra::check_history;
 use tollgate::backend::Memory;
 use tollgate::clock::{Clock, ManualClock};

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tollgate_testing::cases::seeds;
+use tollgate_testing::dice::Dice;
+use tollgate_testing::queue::{ms, reserve, settled};
+use tollgate_testing::{START, at_once, is_admitted, store};
+
 use super::dump_of;
-use crate::support::cases::seeds;
-use crate::support::dice::Dice;
-use crate::support::queue::{ms, reserve, settled};
-use crate::support::{START, at_once, is_admitted, store};
 use tokio::task::JoinHandle;
 use tollgate::algebra::check_history_with_returns;
 use tollgate::backend::Memory;

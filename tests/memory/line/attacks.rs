@@ -4,14 +4,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
-use crate::support::cases::{seeds, times};
-use crate::support::queue::{lines, ms, paused, poll, reserve, settled, tokens, waiter};
-use crate::support::{START, at_once, is_admitted};
 use tokio::time::{Instant, advance};
 use tollgate::backend::Memory;
 use tollgate::clock::{ManualClock, TokioClock};
 use tollgate::limiter::{Permit, Ready};
 use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
+use tollgate_testing::cases::{seeds, times};
+use tollgate_testing::queue::{lines, ms, paused, poll, reserve, settled, tokens, waiter};
+use tollgate_testing::{START, at_once, is_admitted};
 
 static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
 static FIVE: Limit = Limit::new("five", Quota::token_bucket(1, SECOND).capacity(5));
@@ -376,7 +376,7 @@ fn threads_that_give_all_back_leave_full_buckets() {
         for thread in 0..4_u64 {
             let limiter = limiter.clone();
             scope.spawn(move || {
-                let mut dice = crate::support::dice::Dice(thread);
+                let mut dice = tollgate_testing::dice::Dice(thread);
                 let mut held: Vec<(Pin<Box<Ready>>, Option<Permit<'static>>)> = Vec::new();
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_time()
@@ -438,7 +438,7 @@ fn whatever_happens_no_request_is_late_and_none_overtakes() {
 }
 
 async fn history(seed: u64) {
-    let mut dice = crate::support::dice::Dice(seed);
+    let mut dice = tollgate_testing::dice::Dice(seed);
     let clock = TokioClock::new();
     let anchor = tollgate::clock::Clock::now(&clock);
     let memory = Arc::new(Memory::new().clock(clock));

@@ -8,17 +8,11 @@ mod attacks;
 mod model;
 mod rules;
 
-use crate::support;
-
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use model::ModelBucket;
-use support::cases::seeds;
-use support::dice::Dice;
-use support::queue::{ms, poll};
-use support::{at_once, is_admitted};
 use tokio::runtime::Builder;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep_until};
@@ -26,6 +20,10 @@ use tollgate::backend::Memory;
 use tollgate::clock::{Clock, TokioClock};
 use tollgate::limiter::{LimitCall, Permit, Ready, Reservation};
 use tollgate::{Limit, Quota, RateLimiter};
+use tollgate_testing::cases::seeds;
+use tollgate_testing::dice::Dice;
+use tollgate_testing::queue::{ms, poll};
+use tollgate_testing::{at_once, is_admitted};
 
 /// How a request waits.
 enum Waits {

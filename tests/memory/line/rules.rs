@@ -12,8 +12,8 @@ use tollgate::clock::{ManualClock, TokioClock};
 use tollgate::limiter::Permit;
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, SECOND};
 
-use crate::support::queue::{lines, ms, paused, poll, reserve, settled, tokens, waiter};
-use crate::support::{START, at_once, is_admitted, remaining};
+use tollgate_testing::queue::{lines, ms, paused, poll, reserve, settled, tokens, waiter};
+use tollgate_testing::{START, at_once, is_admitted, remaining};
 
 /// One a second, and nothing saved up.
 static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));

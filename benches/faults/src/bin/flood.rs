@@ -1,8 +1,5 @@
 //! What a flood of one client gains, and what it costs another client, on a limit in Redis.
 
-#[path = "../../../../tests/support/redis/mod.rs"]
-mod redis;
-
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,9 +12,8 @@ use tokio::time::sleep;
 use tollgate::backend::Redis;
 use tollgate::key::header;
 use tollgate::{DAY, HOUR, Limit, OnFailure, Quota, RateLimiter, Timestamp};
+use tollgate_testing::redis::Server;
 use tower::{Layer, Service, ServiceExt};
-
-use self::redis::Server;
 
 const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 /// A window of a hundred years, counted from 1970: nothing comes back meanwhile.

@@ -2,10 +2,11 @@
 
 use std::sync::Mutex;
 
+use tollgate_testing::cases::seeds;
+
 use super::*;
 use crate::algebra::Terms;
 use crate::backend::tests::Dice;
-use crate::backend::tests::cases::seeds;
 use crate::backend::tests::history::{History, Step, expect_ready, play_step};
 use crate::backend::{OwnedAdjustment, OwnedBucketId, OwnedCharge};
 use crate::clock::Clock;

@@ -1,8 +1,9 @@
 //! The answers are those of the memory store, to the bit, also after a restart.
 
+use tollgate_testing::cases::seeds;
+
 use super::TestDir;
 use crate::backend::tests::START;
-use crate::backend::tests::cases::seeds;
 use crate::backend::tests::history::{History, expect_ready, play_step};
 use crate::backend::{Backend, Durability, Embedded, Memory, Reading};
 use crate::clock::{Clock, ManualClock};

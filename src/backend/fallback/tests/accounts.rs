@@ -1,8 +1,9 @@
 //! Tokens go back to the store that was paid, and to no other.
 
+use tollgate_testing::cases::seeds;
+
 use super::*;
 use crate::backend::tests::Dice;
-use crate::backend::tests::cases::seeds;
 use crate::quota::DAY;
 
 static MANY: Limit = Limit::new("many", Quota::token_bucket(1_000, DAY.saturating_mul(365)));

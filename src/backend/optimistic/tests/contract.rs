@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use tollgate_testing::cases::seeds;
+
 use super::{CasMap, CasState, Faults, name, on};
 use crate::algebra::Verdict;
 use crate::backend::optimistic::Swap;
 use crate::backend::stored::decode_record;
-use crate::backend::tests::cases::seeds;
 use crate::backend::tests::history::{History, Step, expect_ready, play_step};
 use crate::backend::tests::{Dice, START};
 use crate::backend::{

@@ -1,10 +1,10 @@
 //! What the table and the functions let a role do.
 
 use tokio_postgres::NoTls;
+use tollgate_testing::postgres::Server;
 
 use super::Database;
 use super::encode::Batch;
-use super::servers::Server;
 use crate::backend::tests::START;
 
 /// One charge of 1 unit on a limit of 10 units.

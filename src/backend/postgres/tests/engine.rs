@@ -4,9 +4,10 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use tollgate_testing::cases::seeds;
+
 use super::Server;
 use crate::backend::tests::START;
-use crate::backend::tests::cases::seeds;
 use crate::backend::tests::history::{History, expect_ready, play_step};
 use crate::backend::{Backend, Memory, Postgres, PostgresBuilder, Reading};
 use crate::clock::{Clock, ManualClock};

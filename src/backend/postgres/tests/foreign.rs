@@ -2,8 +2,8 @@
 
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
+use tollgate_testing::postgres::Server;
 
-use super::servers::Server;
 use super::{Database, connect_with};
 use crate::backend::Postgres;
 use crate::backend::postgres::migrate::{LOCK, SCHEMA, migrate};

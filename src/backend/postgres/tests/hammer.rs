@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
+use tollgate_testing::cases::times;
 
 use super::encode::Batch;
 use super::{Database, Decided};
 use crate::algebra::{Bucket, Terms};
 use crate::backend::Key;
 use crate::backend::tests::Dice;
-use crate::backend::tests::cases::times;
 use crate::backend::tests::history::{Step, TestBucket, TestCharge};
 use crate::quota::{DAY, Quota};
 

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::process::Stdio;
 
 use tokio::task::JoinSet;
+use tollgate_testing::postgres::Server;
 
 use super::encode::Batch;
-use super::servers::Server;
 use super::{Database, connect_with};
 use crate::backend::postgres::migrate::migrate;
 use crate::backend::postgres::schema_name::SchemaName;

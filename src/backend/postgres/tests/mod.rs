@@ -1,8 +1,5 @@
 //! The functions on a real server, beside the formula in Rust.
 
-#[path = "../../../../tests/support/postgres/mod.rs"]
-mod servers;
-
 mod access;
 mod conformance;
 mod contention;
@@ -21,9 +18,9 @@ mod writes;
 use std::sync::Arc;
 
 use tokio_postgres::{Client, Error, NoTls, Statement};
+use tollgate_testing::postgres::Server;
 
 use self::encode::Batch;
-use self::servers::Server;
 use super::migrate::{SERVER_CLOCK, install};
 use super::schema_name::SchemaName;
 use crate::clock::Timestamp;

@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::process::Stdio;
 
 use tokio_postgres::Client;
+use tollgate_testing::postgres::Server;
 
-use super::servers::Server;
 use super::{Database, connect_with};
 use crate::backend::postgres::migrate::{SERVER_CLOCK, install};
 use crate::backend::postgres::schema_name::SchemaName;

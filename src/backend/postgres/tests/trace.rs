@@ -1,12 +1,13 @@
 //! The same calls at the same instants leave the same in the table and in a map of records, to the
 //! bit.
 
+use tollgate_testing::cases::seeds;
+
 use super::Database;
 use super::encode::Batch;
 use super::records::Records;
 use crate::backend::BucketRecord;
 use crate::backend::tests::START;
-use crate::backend::tests::cases::seeds;
 use crate::backend::tests::history::{History, Step};
 use crate::clock::{Clock, ManualClock, Timestamp};
 

@@ -3,10 +3,11 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::servers::Cluster;
+use tollgate_testing::cases::seeds;
+use tollgate_testing::redis::Cluster;
+
 use super::{Dice, START, trace};
 use crate::algebra::check_history;
-use crate::backend::tests::cases::seeds;
 use crate::backend::{HashTag, Key, Redis};
 use crate::clock::ManualClock;
 use crate::limiter::{LimitCall, Reservation};

@@ -1,6 +1,7 @@
 //! Charges on two shards in different slots of a cluster.
 
-use super::servers::Cluster;
+use tollgate_testing::redis::Cluster;
+
 use super::{START, expect_ready};
 use crate::algebra::{Bucket, Terms, Verdict};
 use crate::backend::redis::cross_slot::CrossSlotPair;

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tollgate_testing::cases::seeds;
+use tollgate_testing::redis::{Client, Reply, until};
+
 use super::one::SingleBucket;
-use super::servers::{Client, Reply, until};
 use super::{Dice, START, Server, on};
 use crate::algebra::{Bucket, State, Verdict};
 use crate::backend::remote::key_name::{HashTag, KeyNames};
-use crate::backend::tests::cases::seeds;
 use crate::backend::tests::history::{History, Step, TestCharge, expect_ready, play_step};
 use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};
 use crate::clock::{Clock, ManualClock, Timestamp};

@@ -1,7 +1,8 @@
 //! Keys that hold something else than a bucket.
 
+use tollgate_testing::redis::{Client, Reply};
+
 use super::one::SingleBucket;
-use super::servers::{Client, Reply};
 use super::{Dice, START, Server, on};
 use crate::HOUR;
 use crate::algebra::{State, Verdict};

@@ -6,9 +6,9 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tokio::runtime::Runtime;
+use tollgate_testing::redis::{Client, Reply};
 
 use super::fuzz::stored::{KNOWN, RawValue, all_quotas, quotas, values};
-use super::servers::{Client, Reply};
 use super::{START, Server, on};
 use crate::HOUR;
 use crate::algebra::{Bucket, Terms};

@@ -1,10 +1,11 @@
 //! Stores that have lost their data.
 
+use tollgate_testing::cases::seeds;
+use tollgate_testing::redis::Reply;
+
 use super::one::SingleBucket;
-use super::servers::Reply;
 use super::{Dice, START, Server, on};
 use crate::algebra::{Bucket, Verdict, check_history};
-use crate::backend::tests::cases::seeds;
 use crate::backend::tests::history::{History, Step, expect_ready, keys, play_step};
 use crate::backend::{Backend, BucketId, Charge, ColdStart, Memory, Reading};
 use crate::clock::{Clock, ManualClock, Timestamp};

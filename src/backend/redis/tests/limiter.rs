@@ -7,9 +7,10 @@
 
 use std::time::Duration;
 
+use tollgate_testing::cases::seeds;
+
 use super::calls::{CallTarget, FollowUp, Holding, Step, follow_up, run_step, settled};
 use super::{Dice, START, Server, on};
-use crate::backend::tests::cases::seeds;
 use crate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::{Limit, MINUTE, Quota, RateLimiter};

@@ -1,8 +1,5 @@
 //! The engine against real servers, with times that the tests choose.
 
-#[path = "../../../../tests/support/redis/mod.rs"]
-pub(super) mod servers;
-
 mod calls;
 mod changed;
 mod cluster;
@@ -18,11 +15,12 @@ mod limiter;
 mod one;
 mod trace;
 
+use tollgate_testing::redis::Server;
+
 use super::{Redis, RedisBuilder};
 use crate::backend::tests::history::expect_ready;
 use crate::backend::tests::{Dice, START};
 use crate::clock::ManualClock;
-use servers::Server;
 
 /// A store on this server that uses the time of `clock`, with a deadline that no test reaches.
 fn on(server: &Server, clock: &ManualClock) -> RedisBuilder {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use tollgate_testing::cases::seeds;
+
 use super::{START, Server, on};
 use crate::algebra::Bucket;
-use crate::backend::tests::cases::seeds;
 use crate::backend::tests::history::{History, expect_ready, play_step};
 use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};
 use crate::clock::{Clock, ManualClock, Timestamp};

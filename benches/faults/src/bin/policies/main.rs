@@ -2,10 +2,6 @@
 //! are admitted against what the policy allows, and how soon the store is used again. Writes the
 //! table of `docs/when-the-store-fails.md`.
 
-#[path = "../../../../../tests/support/postgres/mod.rs"]
-mod postgres;
-#[path = "../../../../../tests/support/redis/mod.rs"]
-mod redis;
 mod stack;
 mod table;
 
@@ -15,8 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 use tokio::time::sleep;
 use tollgate::backend::{Backend, Postgres, Redis};
+use tollgate_testing::postgres;
+use tollgate_testing::redis::{Mode, Proxy, Sentinels, Server};
 
-use self::redis::{Mode, Proxy, Sentinels, Server};
 use self::stack::{DEADLINE, POLICIES, Stack};
 use self::table::Table;
 

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use tollgate_testing::cases::seeds;
+
 use super::{dump_of, play};
 use crate::backend::Memory;
 use crate::backend::tests::START;
-use crate::backend::tests::cases::seeds;
 use crate::backend::tests::history::History;
 use crate::clock::{Clock, ManualClock};
 

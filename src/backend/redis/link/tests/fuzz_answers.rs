@@ -9,6 +9,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::runtime::Runtime;
+use tollgate_testing::fuzz::bytes::{draws_each, fields};
+use tollgate_testing::fuzz::field::Field;
+use tollgate_testing::fuzz::seeds::{Seed, seeds};
 
 use super::super::sentinel;
 use super::super::server::Server;
@@ -19,9 +22,6 @@ use super::super::{ConnectOptions, Servers, dial::Dial};
 use super::fuzz_nodes::{a_master_is_read_or_left, master, slots, slots_are_read_or_left};
 use super::fuzz_urls::shown;
 use crate::backend::redis::script::ScriptReply;
-use crate::backend::redis::tests::fuzz::bytes::{draws_each, fields};
-use crate::backend::redis::tests::fuzz::field::Field;
-use crate::backend::redis::tests::fuzz::seeds::{Seed, seeds};
 
 /// The password of the login, which a server may quote.
 const SECRET: &str = "Zq7word";

@@ -7,11 +7,11 @@ use ::redis::Value;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use tollgate_testing::fuzz::bytes::draws_each;
 
 use super::super::address::is_host;
 use super::super::sentinel;
 use super::super::slot_map::SlotMap;
-use crate::backend::redis::tests::fuzz::bytes::draws_each;
 use crate::backend::remote::key_name::slot;
 
 /// Integers that slots, ports and their neighbours have.

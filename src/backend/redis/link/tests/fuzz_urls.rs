@@ -5,13 +5,13 @@ use std::error::Error;
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use tollgate_testing::fuzz::bytes::{draws_each, texts};
+use tollgate_testing::fuzz::seeds::{Seed, seeds};
 
 use super::super::dial::Dial;
 use super::super::url::Topology;
 use super::super::{ConnectOptions, Servers};
 use crate::backend::redis::RedisBuilder;
-use crate::backend::redis::tests::fuzz::bytes::{draws_each, texts};
-use crate::backend::redis::tests::fuzz::seeds::{Seed, seeds};
 use crate::backend::{BackendError, Redis};
 
 /// The start of each secret, which no text may show.

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
 use ::redis::Value;
 use tokio::time::Instant;
+use tollgate_testing::redis::{Impostor, Words, greet};
 
 use super::super::{Call, ConnectOptions, Link, Route, Servers};
 use super::process::until;
 use super::single::{COUNT, WITHIN, chain};
-use crate::backend::redis::tests::servers::{Impostor, Words, greet};
 
 /// The answer to `CLUSTER SLOTS`, with the slots spread evenly over these masters.
 fn slots(masters: &[(String, u16)]) -> Vec<u8> {

@@ -8,15 +8,5 @@
 //! PROPTEST_CASES=1000000 cargo test --release --all-features --lib fuzz
 //! ```
 
-#![allow(dead_code, reason = "each target takes what it needs")]
-
-#[path = "../../../../../tests/fuzz_inputs/bytes.rs"]
-pub(in crate::backend::redis) mod bytes;
-#[path = "../../../../../tests/support/draw.rs"]
-mod draw;
-#[path = "../../../../../tests/fuzz_inputs/field.rs"]
-pub(in crate::backend::redis) mod field;
 mod replies;
-#[path = "../../../../../tests/fuzz_inputs/seeds.rs"]
-pub(in crate::backend::redis) mod seeds;
 pub(in crate::backend::redis) mod stored;

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use ::redis::Value;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tollgate_testing::fuzz::bytes::draws_each;
 
-use super::bytes::draws_each;
 use super::stored::{RawValue, quotas, values};
 use crate::HOUR;
 use crate::algebra::{Bucket, State, Terms};

@@ -8,10 +8,10 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
+use tollgate_testing::fuzz::bytes::draws_each;
+use tollgate_testing::fuzz::field::Field;
+use tollgate_testing::fuzz::seeds::{Seed, seeds};
 
-use super::bytes::draws_each;
-use super::field::Field;
-use super::seeds::{Seed, seeds};
 use crate::algebra::Bucket;
 use crate::backend::tests::START;
 use crate::backend::{BucketId, BucketRecord};

@@ -1,0 +1,145 @@
+//! Keys in debt among many others, and the list of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use futures_util::future::join_all;
+use tollgate::backend::{DebtorKind, DebtorReport};
+use tollgate::{DAY, Limit, Quota, RateLimiter};
+
+/// Of these keys, one in seven is in debt, one in eleven is blocked, and the others have used some.
+const KEYS: u32 = 10_000;
+
+static DAILY: Limit = Limit::new("daily", Quota::token_bucket(10, DAY));
+static ALIKE: Limit = Limit::new("daily-too", Quota::token_bucket(10, DAY));
+
+fn is_blocked(key: u32) -> bool {
+    key.is_multiple_of(11)
+}
+
+fn is_debtor(key: u32) -> bool {
+    is_blocked(key) || key.is_multiple_of(7)
+}
+
+fn name(key: u32) -> String {
+    format!("user {key}")
+}
+
+/// Uses all keys.
+async fn fill(limiter: &RateLimiter) {
+    let keys: Vec<_> = (0..KEYS).collect();
+    for keys in keys.chunks(250) {
+        let calls = keys.iter().map(|&key| async move {
+            match key {
+                key if is_blocked(key) => {
+                    drop(limiter.block(&DAILY, DAY * 9).key(name(key)).await.unwrap());
+                }
+                key if is_debtor(key) => {
+                    drop(limiter.penalize(&DAILY, 50).key(name(key)).await.unwrap());
+                }
+                key => drop(limiter.limit(&DAILY).key(name(key)).await.unwrap()),
+            }
+        });
+        join_all(calls).await;
+    }
+    for key in 0..100 {
+        limiter.penalize(&ALIKE, 50).key(name(key)).await.unwrap();
+    }
+}
+
+/// How often each key is listed from the first page to the last, and how many pages there are.
+pub async fn list(
+    limiter: &RateLimiter,
+    limit: &Limit,
+    kind: Option<DebtorKind>,
+    max: usize,
+) -> (BTreeMap<String, usize>, usize) {
+    let (mut found, mut pages, mut cursor) = (BTreeMap::new(), 0, None);
+    loop {
+        let report = limiter.debtors(limit).only(kind).max(max).after(cursor).await.unwrap();
+        let DebtorReport::Page(page) = report else { panic!("{report:?} is no page") };
+        pages += 1;
+        assert!(page.debtors().len() <= max);
+        for debtor in page.debtors() {
+            assert!(debtor.snapshot().at() == page.at() && debtor.snapshot().remaining() == 0);
+            assert!(kind.is_none_or(|kind| debtor.kind() == kind), "{debtor:?}");
+            *found.entry(debtor.key().to_string()).or_insert(0) += 1;
+        }
+        cursor = page.next().cloned();
+        if cursor.is_none() {
+            return (found, pages);
+        }
+    }
+}
+
+/// The text forms of the keys that are due.
+fn due(kind: Option<DebtorKind>) -> Vec<String> {
+    let is_due = |key: &u32| match kind {
+        None => is_debtor(*key),
+        Some(DebtorKind::Blocked) => is_blocked(*key),
+        Some(_) => is_debtor(*key) && !is_blocked(*key),
+    };
+    let mut due: Vec<_> =
+        (0..KEYS).filter(is_due).map(|key| tollgate::Key::from(name(key)).to_text()).collect();
+    due.sort_unstable();
+    due
+}
+
+/// Pages of all sizes find each debtor of 10,000 keys exactly once.
+pub async fn each_is_found_once(limiter: &RateLimiter) {
+    fill(limiter).await;
+    for (kind, max) in [
+        (None, 100),
+        (None, 7),
+        (None, usize::MAX),
+        (Some(DebtorKind::Blocked), 100),
+        (Some(DebtorKind::InDebt), 1_000),
+    ] {
+        let (found, pages) = list(limiter, &DAILY, kind, max).await;
+        let due = due(kind);
+        assert!(pages >= due.len() / max, "{pages} pages of {max}");
+        let twice: Vec<_> = found.iter().filter(|(_, times)| **times > 1).collect();
+        assert!(twice.is_empty(), "{kind:?}, {max}: {twice:?}");
+        let found: Vec<_> = found.into_keys().collect();
+        assert!(found == due, "{kind:?}, {max}: {} of {}", found.len(), due.len());
+    }
+}
+
+/// While eight tasks take from many other keys, and make some of them debtors, each list has the
+/// keys that are in debt all the while; and no decision fails.
+pub async fn all_are_found_beside_a_hammer(limiter: &RateLimiter) {
+    fill(limiter).await;
+    let (over, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let hammers: Vec<_> = (0..8_u64)
+        .map(|nth| {
+            let (limiter, over, made) = (limiter.clone(), Arc::clone(&over), Arc::clone(&made));
+            tokio::spawn(async move {
+                let mut calls = 0;
+                while !over.load(Ordering::Relaxed) {
+                    let key = ("hammer", nth, calls);
+                    match calls % 3 {
+                        0 => drop(limiter.limit(&DAILY).key(key).await.unwrap()),
+                        1 => drop(limiter.penalize(&DAILY, 30).key(key).await.unwrap()),
+                        _ => limiter.reset(&DAILY).key(("hammer", nth, calls - 1)).await.unwrap(),
+                    }
+                    calls += 1;
+                    made.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    let mut lists = 0;
+    while lists < 3 || made.load(Ordering::Relaxed) < 1_000 {
+        let (found, _) = list(limiter, &DAILY, None, 100).await;
+        let missing: Vec<_> =
+            due(None).into_iter().filter(|key| !found.contains_key(key)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+        lists += 1;
+    }
+    over.store(true, Ordering::Relaxed);
+    for hammer in hammers {
+        hammer.await.unwrap();
+    }
+}

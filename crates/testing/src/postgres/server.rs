@@ -1,0 +1,296 @@
+//! The server.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::account::Account;
+use super::programs;
+use crate::certificates::{CA, make_certificates};
+
+/// Waits until its input is closed, which is when the test binary has ended in whatever way. Then
+/// stops the server by its id, and removes its directory.
+const GUARD: &str = r#"
+cat >/dev/null
+kill -s INT "$1"
+while kill -s 0 "$1" 2>/dev/null; do sleep 0.02; done
+[ -z "$2" ] || rm -rf "$2"
+"#;
+
+/// A server that begins empty, on a free port of 127.0.0.1 and a socket, and stops with the process.
+#[derive(Debug)]
+pub struct Server {
+    directory: PathBuf,
+    port: u16,
+    account: Option<Account>,
+    settings: Vec<&'static str>,
+    running: Mutex<Running>,
+}
+
+/// The process of a server.
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    /// Closed by the end of this process. A guard removes the directory, so that of a process that
+    /// was restarted stays as well.
+    guards: Vec<ChildStdin>,
+}
+
+impl Server {
+    /// The server of this test binary.
+    #[track_caller]
+    pub fn shared() -> &'static Self {
+        static SERVER: OnceLock<Server> = OnceLock::new();
+        SERVER.get_or_init(Self::start)
+    }
+
+    /// A server of its own, for a test that stops it or asks much of it.
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::with(false)
+    }
+
+    /// A server that takes only connections with TLS on its port.
+    #[track_caller]
+    pub fn tls() -> Self {
+        Self::with(true)
+    }
+
+    #[track_caller]
+    fn with(tls: bool) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tollgate-postgres-{}-{nth}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        // A former process with the same id may have left it.
+        drop(fs::remove_dir_all(&directory));
+        fs::create_dir_all(&directory).unwrap();
+        let account = Account::choose();
+        if let Some(account) = account {
+            account.own(&directory);
+        }
+        let data = directory.join("data");
+        let args = ["--no-sync", "-A", "trust", "-U", "app", "--locale=C", "--encoding=UTF8"];
+        let mut initdb = command("initdb", account, &directory);
+        let made = initdb.args(args).arg("-D").arg(&data).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+
+        let mut settings = vec!["listen_addresses=127.0.0.1", "fsync=off", "max_connections=200"];
+        if tls {
+            make_certificates(&directory);
+            let key = directory.join("server.key");
+            fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some(account) = account {
+                account.own(&key);
+            }
+            settings.extend([
+                "ssl=on",
+                "ssl_cert_file=../server.pem",
+                "ssl_key_file=../server.key",
+            ]);
+            let only_tls = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n";
+            fs::write(data.join("pg_hba.conf"), only_tls).unwrap();
+        }
+        let mut log = String::new();
+        for _ in 0..20 {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            match launch(port, &directory, account, &settings) {
+                Ok(child) => {
+                    let guard = watch(child.id(), &directory);
+                    let running = Mutex::new(Running { child, guards: vec![guard] });
+                    return Self { directory, port, account, settings, running };
+                }
+                Err(said) => log = said,
+            }
+            // Another process was quicker.
+            if !log.contains("Address already in use") {
+                break;
+            }
+        }
+        panic!("a server has not started:\n{log}");
+    }
+
+    /// Where the server is, by its socket: settings as clients are given them.
+    pub fn settings(&self) -> String {
+        let (host, port) = (self.directory.display(), self.port);
+        format!("host={host} port={port} user=app dbname=postgres")
+    }
+
+    /// The port of 127.0.0.1 on which the server listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process id of the server.
+    pub fn pid(&self) -> u32 {
+        self.running.lock().unwrap().child.id()
+    }
+
+    /// Where the server is, by its port: settings as clients are given them.
+    pub fn settings_at(&self, port: u16) -> String {
+        format!("host=127.0.0.1 port={port} user=app dbname=postgres")
+    }
+
+    /// The certificate of the authority that has signed the server's.
+    pub fn ca_pem(&self) -> Vec<u8> {
+        fs::read(self.directory.join(CA)).unwrap()
+    }
+
+    /// The account that the server runs as, and its directory.
+    pub(super) fn place(&self) -> (Option<Account>, &Path) {
+        (self.account, &self.directory)
+    }
+
+    /// Shuts the server down at once, as a crash does, and waits until it is gone.
+    pub fn crash(&self) {
+        self.end("QUIT");
+    }
+
+    /// Shuts the server down in order, and waits until it is gone.
+    pub fn shut_down(&self) {
+        self.end("INT");
+    }
+
+    fn end(&self, signal: &str) {
+        let child = &mut self.running.lock().unwrap().child;
+        send(signal, &child.id().to_string());
+        child.wait().unwrap();
+    }
+
+    /// Starts the server again, on the same port and with its data.
+    #[track_caller]
+    pub fn restart(&self) {
+        let child = launch(self.port, &self.directory, self.account, &self.settings).unwrap();
+        let guard = watch(child.id(), &self.directory);
+        let mut running = self.running.lock().unwrap();
+        running.child = child;
+        running.guards.push(guard);
+    }
+
+    /// Freezes the server and all its connections.
+    pub fn stop(&self) {
+        self.each("STOP");
+    }
+
+    /// Goes on after [`Server::stop`].
+    pub fn resume(&self) {
+        self.each("CONT");
+    }
+
+    /// Sends a signal to the server and to the processes that it has started. Each of these has a
+    /// session of its own.
+    fn each(&self, signal: &str) {
+        for pid in self.processes() {
+            send(signal, &pid);
+        }
+    }
+
+    /// Lets no file of the server grow beyond so many bytes, as a full disk does; `None` ends that.
+    #[track_caller]
+    pub fn limit_files(&self, bytes: Option<u64>) {
+        let size = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
+        for pid in self.processes() {
+            let size = format!("--fsize={size}:unlimited");
+            let mut prlimit = Command::new("prlimit");
+            prlimit.args(["--pid", &pid, &size]);
+            // Where this process is root's, it may still lack the right to limit those of others.
+            if let Some(account) = self.account {
+                account.run(&mut prlimit);
+            }
+            let is_set = prlimit.status().unwrap().success();
+            assert!(is_set || !Path::new("/proc").join(&pid).exists(), "{pid} is not limited");
+        }
+    }
+
+    /// The ids of the server and of the processes that it has started.
+    fn processes(&self) -> Vec<String> {
+        let pid = self.pid().to_string();
+        let list = Command::new("pgrep").args(["-P", &pid]).output().unwrap();
+        let list = String::from_utf8(list.stdout).unwrap();
+        std::iter::once(pid).chain(list.split_whitespace().map(str::to_owned)).collect()
+    }
+
+    /// What a query answers, as text.
+    #[track_caller]
+    pub fn query(&self, query: &str) -> String {
+        let answer = self.psql().args(["-At", "-c", query]).output().unwrap();
+        assert!(answer.status.success(), "{query}: {}", String::from_utf8_lossy(&answer.stderr));
+        String::from_utf8(answer.stdout).unwrap().trim().to_owned()
+    }
+
+    /// A name that no other test of this binary has, for a schema or a role.
+    pub fn unused_name(&self) -> String {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The arguments of `psql` for this server.
+    pub fn psql(&self) -> Command {
+        let mut psql = Command::new(programs::directory().join("psql"));
+        psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", "app", "-d", "postgres"]);
+        psql.arg("-h").arg(&self.directory).arg("-p").arg(self.port.to_string());
+        psql
+    }
+}
+
+/// Sends a signal to a process. One that is gone gets none.
+fn send(signal: &str, pid: &str) {
+    drop(Command::new("kill").args(["-s", signal, pid]).stderr(Stdio::null()).status());
+}
+
+/// A program, run as an account in a directory that the account may enter.
+fn command(program: &str, account: Option<Account>, directory: &Path) -> Command {
+    let mut command = Command::new(programs::directory().join(program));
+    command.current_dir(directory).stdin(Stdio::null());
+    if let Some(account) = account {
+        account.run(&mut command);
+    }
+    command
+}
+
+/// Starts a server and waits until it is ready; else, what it has logged.
+fn launch(
+    port: u16,
+    directory: &Path,
+    account: Option<Account>,
+    settings: &[&str],
+) -> Result<Child, String> {
+    let (data, log) = (directory.join("data"), directory.join("log"));
+    let output = File::create(&log).unwrap();
+    let mut server = command("postgres", account, directory);
+    server.arg("-D").arg(&data).arg("-k").arg(directory).arg("-p").arg(port.to_string());
+    for setting in settings {
+        server.args(["-c", setting]);
+    }
+    let mut child = server.stderr(output.try_clone().unwrap()).stdout(output).spawn().unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(30) {
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        let status = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
+        if status.lines().nth(7).is_some_and(|state| state.trim() == "ready") {
+            return Ok(child);
+        }
+        sleep(Duration::from_millis(2));
+    }
+    drop(child.kill());
+    child.wait().unwrap();
+    Err(fs::read_to_string(&log).unwrap_or_default())
+}
+
+/// Stops a server when this process ends.
+pub(super) fn watch(pid: u32, directory: &Path) -> ChildStdin {
+    let mut command = Command::new("sh");
+    command.args(["-c", GUARD, "guard"]).arg(pid.to_string()).arg(directory);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    // A signal that interrupts the tests does not interrupt the guard.
+    let command = std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    command.spawn().unwrap().stdin.take().unwrap()
+}

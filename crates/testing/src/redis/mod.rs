@@ -1,0 +1,22 @@
+//! Real Redis servers for tests: private, on free ports of 127.0.0.1, gone with the test.
+//!
+//! The program is `redis-server`, or what the environment variable `TOLLGATE_REDIS_SERVER` names.
+
+mod client;
+mod cluster;
+mod guard;
+mod impostor;
+mod process;
+mod proxy;
+mod sentinels;
+mod server;
+mod tls;
+
+pub use client::{Client, Reply};
+pub use cluster::Cluster;
+pub use guard::Guard;
+pub use impostor::{Impostor, Words, endlessly, greet, pass};
+pub use process::{is_alive, until};
+pub use proxy::{Mode, Proxy};
+pub use sentinels::Sentinels;
+pub use server::Server;
