@@ -1,7 +1,5 @@
-//! The layer for clients, and clients that others wrote against our server.
+//! The layer for clients.
 
 #![cfg(all(feature = "memory", feature = "retry"))]
 
-#[cfg(feature = "axum")]
-mod clients;
 mod layer;

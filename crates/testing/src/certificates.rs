@@ -26,6 +26,6 @@ pub(crate) fn make_certificates(directory: &Path) {
 fn openssl(directory: &Path, args: &[&[&str]]) {
     let mut command = Command::new("openssl");
     let output = command.args(args.concat()).current_dir(directory).output();
-    let output = output.expect("openssl is missing (install it with: bash scripts/servers)");
+    let output = output.expect("openssl is missing (bash scripts/programs --install postgres)");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -42,7 +42,7 @@ impl Pooler {
             account.run(&mut command);
         }
         let child = command.spawn();
-        let child = child.expect("pgbouncer is missing (install it with: bash scripts/servers)");
+        let child = child.expect("pgbouncer is missing (bash scripts/programs --install postgres)");
         let guard = watch(child.id(), Path::new(""));
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {

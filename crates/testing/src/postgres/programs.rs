@@ -14,6 +14,6 @@ pub(super) fn directory() -> PathBuf {
         .filter_map(|entry| Some((entry.file_name().to_str()?.parse::<u32>().ok()?, entry.path())))
         .filter(|(_, path)| path.join("bin/postgres").exists())
         .max();
-    let (_, path) = newest.expect("postgres is missing (install it with: bash scripts/servers)");
+    let (_, path) = newest.expect("postgres is missing (bash scripts/programs --install postgres)");
     path.join("bin")
 }

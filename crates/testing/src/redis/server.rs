@@ -212,7 +212,7 @@ fn spawn(args: &[String], directory: &Path) -> Result<Child, String> {
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            panic!("{} is missing (install it with: bash scripts/servers)", program())
+            panic!("{} is missing (bash scripts/programs --install redis)", program())
         }
         Err(error) => panic!("{} cannot be started: {error}", program()),
     };

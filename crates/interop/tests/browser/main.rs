@@ -1,8 +1,6 @@
 //! JavaScript that talks to Tollgate: the predictor under Node, and the playground in Chromium.
 //!
-//! The programs are installed by `scripts/clients` and `scripts/browser`.
-
-#![cfg(all(feature = "memory", feature = "axum"))]
+//! The programs are installed by `scripts/programs`.
 
 mod chromium;
 mod node;

@@ -1,6 +1,6 @@
 // Answers each line, a call of the predictor as JSON, by a line.
 import { createInterface } from "node:readline";
-import { Bucket, charge, look } from "../../js/tollgate.js";
+import { Bucket, charge, look } from "../../../../js/tollgate.js";
 
 /** An answer whose big integers are texts, so that no digit is lost. */
 const told = ({ verdict, wait, value, ts }) => ({

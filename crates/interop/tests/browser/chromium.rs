@@ -154,7 +154,7 @@ impl Program {
         command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().unwrap_or_else(|error| {
             panic!(
-                "chromedriver cannot be started: {error} (run scripts/browser, which installs it)"
+                "chromedriver cannot be started: {error} (bash scripts/programs --install browser)"
             )
         });
         let mut output = BufReader::new(process.stdout.take().unwrap());
@@ -176,7 +176,7 @@ impl Drop for Program {
     }
 }
 
-/// Where `scripts/browser` puts what it installs.
+/// Where `scripts/programs` puts what it installs.
 pub(crate) fn installed(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("browser").join(file)
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("programs").join(file)
 }

@@ -88,7 +88,7 @@ fn play(cases: &[Case]) {
 #[test]
 fn every_recorded_calculation_is_the_same_in_javascript() {
     let mut cases = Vec::new();
-    for line in include_str!("../data/calculate.jsonl").lines() {
+    for line in include_str!("../../../../tests/data/calculate.jsonl").lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         let (quota, _) = quota(&line);
         let bucket = Bucket::new(&quota).unwrap();
@@ -506,10 +506,10 @@ async fn the_code_of_the_guide_runs() {
     let hello = Router::new().route("/hello", get(async || "hello")).layer(layer.clone());
     let server = web::serve(hello.route("/limits", get(remaining(&layer)))).await;
 
-    let guide = include_str!("../../docs/predicting.md");
+    let guide = include_str!("../../../../docs/predicting.md");
     let blocks = guide.split("```js\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let [first, second]: [&str; 2] = blocks.collect::<Vec<_>>().try_into().unwrap();
-    let module = concat!("\"file://", env!("CARGO_MANIFEST_DIR"), "/js/tollgate.js\"");
+    let module = concat!("\"file://", env!("CARGO_MANIFEST_DIR"), "/../../js/tollgate.js\"");
     // A block of its own, since both name the same things.
     let code = format!("{first}\n{{\n{second}}}\n")
         .replace("\"/tollgate.js\"", module)

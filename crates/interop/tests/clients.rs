@@ -1,7 +1,7 @@
 //! HTTP clients that others wrote, against a real server: each is refused, waits as told, and
 //! succeeds.
 //!
-//! The programs are installed by `scripts/clients`. They wait for a second or two of real time. The
+//! The programs are installed by `scripts/programs`. They wait for a second or two of real time. The
 //! server shows whether they have waited: its time stands still until the first refusal and runs
 //! from then on, so the speed of the machine does not matter.
 
@@ -86,9 +86,9 @@ impl Server {
     }
 }
 
-/// Where `scripts/clients` puts them.
+/// Where `scripts/programs` puts them.
 fn installed() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("clients")
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("programs")
 }
 
 /// Lets a program ask for `/`, which prints the status of the last answer.
@@ -108,13 +108,13 @@ async fn asks(program: impl AsRef<Path>, args: &[&str]) {
     let name = program.as_ref().display().to_string();
     let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap();
     let output = output.unwrap_or_else(|error| {
-        panic!("{name} cannot be started: {error} (run scripts/clients, which installs it)")
+        panic!("{name} cannot be started: {error} (bash scripts/programs --install clients)")
     });
     let (said, error) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(
         output.status.success(),
-        "{name} failed, maybe for want of what scripts/clients installs: {said}{error}"
+        "{name} failed, maybe for want of `bash scripts/programs --install clients`: {said}{error}"
     );
     assert_eq!(said.split_whitespace().last(), Some("200"), "{said}{error}");
     server.has_seen_one_wait_of(2 * SECOND);

@@ -36,6 +36,6 @@ fn start(script: &str) -> Child {
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser/").to_owned() + script);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     command.spawn().unwrap_or_else(|error| {
-        panic!("node cannot be started: {error} (run scripts/clients, which installs it)")
+        panic!("node cannot be started: {error} (bash scripts/programs --install browser)")
     })
 }

@@ -16,7 +16,7 @@ use super::chromium::{Chromium, DEADLINE, installed};
 use super::stage::Stage;
 
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../../examples/playground/main.rs"]
+#[path = "../../../../examples/playground/main.rs"]
 pub(crate) mod example;
 
 const fn ms(millis: u64) -> Duration {
@@ -425,7 +425,7 @@ const SCREENS: [(&str, u32, u32, &str); 4] = [
 async fn barriers(chromium: &Chromium) -> Vec<String> {
     let file = installed("node_modules/axe-core/axe.min.js");
     let axe = std::fs::read_to_string(&file).unwrap_or_else(|error| {
-        panic!("{}: {error} (run scripts/browser, which installs it)", file.display())
+        panic!("{}: {error} (bash scripts/programs --install browser)", file.display())
     });
     chromium.tab.execute(axe, vec![]).await.unwrap();
     let run = "axe.run().then(({ violations }) => done(violations.flatMap(({ id, nodes }) => \

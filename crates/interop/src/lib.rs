@@ -1,0 +1,1 @@
+//! Tests of tollgate against programs of other languages; see `tests`.
