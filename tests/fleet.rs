@@ -19,6 +19,7 @@ use tollgate::limiter::{Permit, Reservation};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
 use tollgate_testing::dice::Dice;
 use tollgate_testing::shared::{Counts, History};
+use tollgate_testing::traffic::wait_until;
 use tollgate_testing::{postgres, redis};
 
 const PROCESSES: u64 = 4;
@@ -469,13 +470,8 @@ fn nothing_is_owed(runtime: &Runtime, store: Store) {
         let (one, other) = (connect().await, connect().await);
         let left = async || one.peek(&TEN).await.unwrap().tokens().to_f64().round();
         let until = async |tokens| {
-            for _ in 0..1_000 {
-                if left().await == tokens {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            panic!("{} tokens, not {tokens}", left().await);
+            let what = format!("{tokens} tokens are left");
+            wait_until(&what, async || left().await == tokens).await;
         };
         let reserve = async |limiter: &RateLimiter, cost| {
             limiter.limit(&TEN).cost(cost).reserve().await.unwrap()

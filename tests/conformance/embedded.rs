@@ -1,10 +1,11 @@
-//! The suite over the embedded store, on real files: durable and fast, by the system's clock and by
-//! one that is set.
+//! The suite over the embedded store, on real files: a durable one by the system's clock, and a fast
+//! one by a clock that is set.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use std::{env, fs, process};
+use std::{env, fs, process, thread};
 
+use tollgate::backend::conformance::Check;
 use tollgate::backend::{Durability, Embedded, EmbeddedBuilder};
 
 /// A new file. Its directory entry is removed at once: the store keeps the open file, and nothing is
@@ -19,16 +20,21 @@ fn open(durability: Durability, more: impl FnOnce(EmbeddedBuilder) -> EmbeddedBu
     store
 }
 
-mod durable {
-    use tollgate::backend::Durability;
-
-    tollgate::conformance!(|| super::open(Durability::Durable, |builder| builder));
-}
-
-mod fast {
-    use tollgate::backend::Durability;
-
-    tollgate::conformance!(|| super::open(Durability::Fast, |builder| builder));
+/// By the system's clock, each check in a thread: most of them wait for the disk. Unit tests of the
+/// store play random calls to a durable file, with restarts.
+#[test]
+fn a_durable_file_keeps_the_contract() {
+    let is_short = |check: &&'static Check| {
+        check.runs_with_own_clock()
+            && check.name() != "random_calls_are_answered_as_the_algorithm_says"
+    };
+    let checks: Vec<_> = Check::all().filter(is_short).collect();
+    assert!(checks.len() > 20, "{checks:?}");
+    thread::scope(|scope| {
+        for check in &checks {
+            scope.spawn(|| check.run(|| open(Durability::Durable, |builder| builder)));
+        }
+    });
 }
 
 mod on_a_clock_that_is_set {

@@ -1,56 +1,24 @@
-//! The suite over wrappers: one that passes answers on, and one that answers in both ways.
+//! The suite over wrappers of a store that works: those that a service has around it, and one that
+//! answers in both ways.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::algebra::Verdict;
+use tollgate::DAY;
 use tollgate::backend::{
-    Adjustment, Answer, Applied, Backend, BucketId, Charge, DebtorQuery, DebtorReport, Memory,
-    OwnedAdjustment, OwnedBucketId, OwnedCharge,
+    Adjustment, Answer, Applied, Backend, BucketId, Charge, CircuitBreaker, DebtorQuery,
+    DebtorReport, DenyCache, Fallback, Memory, OwnedAdjustment, OwnedBucketId, OwnedCharge,
 };
 
-/// Counts refusals, as in the documentation of `Backend`.
-#[derive(Debug)]
-struct Counting<B> {
-    inner: B,
-    refused: &'static AtomicU64,
-}
-
-impl<B: Backend> Backend for Counting<B> {
-    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
-        let refused = self.refused;
-        let count = move |applied: &Applied| {
-            refused.fetch_add(u64::from(applied.verdict() == Verdict::Refused), Ordering::Relaxed);
-        };
-        match self.inner.apply(charges) {
-            Answer::Ready(answer) => Answer::Ready(answer.inspect(count)),
-            Answer::Pending(answer) => Answer::pending(async move { answer.await.inspect(count) }),
-        }
-    }
-
-    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
-        self.inner.adjust(adjustments)
-    }
-
-    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
-        self.inner.reset(ids)
-    }
-
-    fn charges_several(&self) -> bool {
-        self.inner.charges_several()
-    }
-
-    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
-        self.inner.debtors(query)
-    }
-}
-
-mod that_count {
+/// What the cache refuses has to be what the store would refuse, to the bit.
+mod that_a_service_has_on_a_clock_that_is_set {
     use super::*;
 
-    static REFUSED: AtomicU64 = AtomicU64::new(0);
-
-    tollgate::conformance!(|| Counting { inner: Memory::new(), refused: &REFUSED });
+    tollgate::conformance!(|clock| {
+        let store = CircuitBreaker::new(Memory::new().clock(clock.clone())).clock(clock.clone());
+        let store = DenyCache::new(store).clock(clock.clone()).max_age(DAY);
+        Fallback::new(store, Memory::new().clock(clock)).nodes(3)
+    });
 }
 
 /// Answers each third call at once, each third when it is polled, and each third from a task.

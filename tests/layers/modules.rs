@@ -19,10 +19,7 @@ pub(crate) struct Module {
 }
 
 pub(crate) struct Item {
-    /// The keyword that defines it.
-    pub(crate) kind: String,
     pub(crate) name: String,
-    pub(crate) line: usize,
     /// Whether it is inside of a function, where no path leads.
     pub(crate) is_local: bool,
 }
@@ -152,12 +149,9 @@ impl Modules {
                     at += 1;
                 }
                 "macro_rules" if after == "!" => {
-                    module.items.push(Item {
-                        kind: "macro_rules".to_owned(),
-                        name: text(tokens, at + 2).to_owned(),
-                        line,
-                        is_local: !is_top,
-                    });
+                    module
+                        .items
+                        .push(Item { name: text(tokens, at + 2).to_owned(), is_local: !is_top });
                     at += 2;
                 }
                 // Macros around items that stand as they are.
@@ -248,17 +242,11 @@ impl Modules {
 impl Module {
     /// Adds the item with its keyword at `at`.
     fn define(&mut self, tokens: &[Token], at: usize, is_top: bool) {
-        let Token { text: kind, line, .. } = &tokens[at];
         let name = match text(tokens, at + 1) {
             "mut" => text(tokens, at + 2),
             name => name,
         };
-        self.items.push(Item {
-            kind: kind.clone(),
-            name: name.to_owned(),
-            line: *line,
-            is_local: !is_top,
-        });
+        self.items.push(Item { name: name.to_owned(), is_local: !is_top });
     }
 
     fn mention(&mut self, line: usize, path: &[String]) {

@@ -108,17 +108,15 @@ async fn a_connection_of_a_pool_that_the_application_has_is_used() {
     let config: tokio_postgres::Config = server.settings().parse().unwrap();
     let manager = deadpool_postgres::Manager::new(config, tokio_postgres::NoTls);
     let pool = deadpool_postgres::Pool::builder(manager).max_size(1).build().unwrap();
-    let postgres = Postgres::with_pool(pool.clone()).schema(schema).deadline(SHORT).connect().await;
-    let limiter = RateLimiter::new(postgres.unwrap());
-    while limiter.limit(&EXPORTS).key("alice").await.is_err() {
-        tokio::task::yield_now().await;
-    }
-    // While the application holds all connections, decisions fail by their deadline.
+    let with_pool = |deadline| Postgres::with_pool(pool.clone()).schema(&schema).deadline(deadline);
+    let patient = RateLimiter::new(with_pool(LONG).connect().await.unwrap());
+    patient.limit(&EXPORTS).key("alice").await.unwrap();
+    // While the application holds all connections, decisions fail by their deadline: it waits for
+    // that.
     let held = pool.get().await.unwrap();
-    let late = limiter.limit(&DAILY).key("alice").await.unwrap_err();
+    let hurried = RateLimiter::new(with_pool(SHORT).connect_lazily().unwrap());
+    let late = hurried.limit(&DAILY).key("alice").await.unwrap_err();
     assert!(late.is_timeout(), "{late:?}");
     drop(held);
-    while limiter.limit(&DAILY).key("alice").await.is_err() {
-        tokio::task::yield_now().await;
-    }
+    patient.limit(&DAILY).key("alice").await.unwrap();
 }

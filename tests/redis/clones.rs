@@ -1,7 +1,7 @@
 //! Clones of a store share its connection and its buckets.
 
 use tollgate::backend::Redis;
-use tollgate::{DAY, Limit, Quota, RateLimiter};
+use tollgate::{DAY, Limit, MINUTE, Quota, RateLimiter};
 use tollgate_testing::redis::Server;
 
 static SHARED: Limit = Limit::new("shared", Quota::fixed_window(10, DAY));
@@ -9,7 +9,7 @@ static SHARED: Limit = Limit::new("shared", Quota::fixed_window(10, DAY));
 #[tokio::test]
 async fn clones_share_one_connection_and_their_buckets() {
     let server = Server::start();
-    let redis = Redis::connect(server.url()).await.unwrap();
+    let redis = Redis::at(server.url()).deadline(MINUTE).connect().await.unwrap();
     let first = RateLimiter::new(redis.clone());
     let _permit = first.limit(&SHARED).await.unwrap();
     let connections = || server.info("clients", "connected_clients");

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tollgate::backend::{
-    BackendError, CircuitBreaker, DebtorCursor, DebtorKind, DenyCache, HashTag, Memory, Redis,
-    RedisBuilder, StoredKey,
+    BackendError, DebtorCursor, DebtorKind, HashTag, Redis, RedisBuilder, StoredKey,
 };
 use tollgate::{DAY, HOUR, Key, Limit, Quota, RateLimited, RateLimiter};
 use tollgate_testing::debtors::{all_are_found_beside_a_hammer, each_is_found_once, list};
-use tollgate_testing::redis::{Cluster, Mode, Proxy, Server};
+use tollgate_testing::redis::{Cluster, Server};
 
 static DAILY: Limit = Limit::new("daily", Quota::token_bucket(10, DAY));
 static SHARDS: Limit = Limit::new("shards", Quota::token_bucket(100, DAY).shards(10));
@@ -173,27 +172,4 @@ async fn a_user_that_may_not_scan_is_told_so_and_decides_on() {
     server.command(&["ACL", "SETUSER", "tollgate", "+scan"]).ok();
     let (found, _) = list(&limiter, &DAILY, None, 100).await;
     assert_eq!(found.into_keys().collect::<Vec<_>>(), ["mallory"]);
-}
-
-#[tokio::test]
-async fn a_list_keeps_the_deadline_and_trips_no_breaker() {
-    let server = Server::start();
-    let proxy = Proxy::before(server.port());
-    let redis = Redis::at(proxy.url()).deadline(Duration::from_secs(1));
-    let breaker = CircuitBreaker::new(redis.connect().await.unwrap()).failures(1);
-    let breaker = std::sync::Arc::new(breaker);
-    let limiter = RateLimiter::new(DenyCache::new(std::sync::Arc::clone(&breaker)));
-    limiter.block(&DAILY, HOUR).key("mallory").await.unwrap();
-    proxy.set(Mode::Silent);
-    let begun = Instant::now();
-    let error = limiter.debtors(&DAILY).await.unwrap_err();
-    assert!(error.is_timeout() && begun.elapsed() < LONG, "{error:?}");
-    assert_eq!(breaker.state(), tollgate::backend::CircuitState::Closed);
-    // A decision does.
-    assert!(limiter.limit(&DAILY).key("alice").await.unwrap_err().is_outage());
-    let error = limiter.debtors(&DAILY).await.unwrap_err();
-    assert!(cause(&error).is_circuit_open() && error.retry_after().is_some(), "{error:?}");
-    // What falls back on memory asks the store alone.
-    let fallback = tollgate::backend::Fallback::new(breaker, Memory::new());
-    assert!(RateLimiter::new(fallback).debtors(&DAILY).await.unwrap_err().is_outage());
 }

@@ -35,37 +35,6 @@ async fn no_server_is_there() {
 }
 
 #[tokio::test]
-async fn a_server_is_silent() {
-    let server = Server::start();
-    let proxy = Proxy::before(server.port());
-    proxy.set(Mode::Silent);
-    let error = Redis::connect(proxy.url()).await.unwrap_err();
-    let text = format!("no connection to 127.0.0.1:{} within 1 s", proxy.port());
-    assert_eq!(error.to_string(), format!("redis backend could not decide: {text}"));
-
-    let error = ask(&limiter(proxy.url(), Duration::from_millis(50))).await.unwrap_err();
-    assert!(error.is_unavailable() && error.is_timeout());
-    assert_eq!(
-        chain(&error),
-        "limit `counted` could not be decided < redis backend could not decide within 50 ms"
-    );
-}
-
-#[tokio::test]
-async fn a_server_hangs() {
-    let server = Server::start();
-    let limiter = limiter(server.url(), Duration::from_micros(12_500));
-    wait_until("connected", async || ask(&limiter).await.is_ok()).await;
-    server.stop();
-    let error = ask(&limiter).await.unwrap_err();
-    assert!(error.is_timeout());
-    assert_eq!(
-        chain(&error),
-        "limit `counted` could not be decided < redis backend could not decide within 12.5ms"
-    );
-}
-
-#[tokio::test]
 async fn a_server_dies_with_a_call_under_way() {
     let server = Server::start();
     let proxy = Proxy::before(server.port());

@@ -242,7 +242,8 @@ async fn an_error_of_a_server_is_shown_on_one_line_of_bounded_length() {
         true => Ok(()),
         false => to.write_all(answer.as_bytes()),
     });
-    let limiter = RateLimiter::new(Redis::connect(impostor.url()).await.unwrap());
+    let limiter =
+        RateLimiter::new(Redis::at(impostor.url()).deadline(MINUTE).connect().await.unwrap());
     let told = chain(&ask(&limiter).await.unwrap_err());
     assert!(
         told.contains("answered `ERR \u{fffd}[2K\u{fffd}\u{fffd}2026-11-22 all is well!!"),

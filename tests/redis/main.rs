@@ -1,4 +1,5 @@
-//! The store in Redis: on real servers, through proxies that fail, and beside hostile servers.
+//! The store in Redis: on real servers, through proxies that fail, and beside hostile servers. What
+//! has deadlines in real time is in `tests/slow`.
 
 #![cfg(all(feature = "memory", feature = "redis"))]
 
@@ -6,16 +7,12 @@
 mod admin;
 mod callers;
 mod clones;
+mod cluster;
 mod debtors;
 mod errors;
-mod failover;
-mod faults;
-#[cfg(feature = "axum")]
 mod flood;
 mod guide;
 mod hostile;
-#[cfg(feature = "axum")]
-mod layers;
 #[cfg(feature = "axum")]
 mod leavers;
 #[cfg(feature = "admin")]

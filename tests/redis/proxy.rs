@@ -33,6 +33,7 @@ fn unanswered_until_passed(proxy: &Proxy, clients: &mut [Client]) {
     assert_eq!(client.call(&["PING"]).unwrap(), pong());
 }
 
+/// It waits for 20 ms in vain.
 #[test]
 fn a_silent_proxy_passes_nothing() {
     let (server, proxy, old) = by_proxy();
@@ -69,6 +70,7 @@ fn a_proxy_cuts_answers() {
     until("the connection is closed", || proxy.open() == 0);
 }
 
+/// It waits for the delay, which is 50 ms at most.
 #[test]
 fn a_proxy_delays_answers_in_their_order() {
     let (_server, proxy, mut client) = by_proxy();

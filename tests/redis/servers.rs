@@ -34,6 +34,7 @@ fn a_server_that_is_stopped_is_killed_with_its_value() {
     assert!(!is_alive(pid));
 }
 
+/// It waits for 20 ms in vain.
 #[test]
 fn a_stopped_server_answers_when_it_is_resumed() {
     let server = Server::start();

@@ -48,7 +48,7 @@ fn per_user() -> Rule {
 #[tokio::test]
 async fn buckets_in_several_slots_of_a_cluster() {
     let cluster = Cluster::start(3);
-    let redis = Redis::cluster(cluster.urls()).connect().await.unwrap();
+    let redis = Redis::cluster(cluster.urls()).deadline(MINUTE).connect().await.unwrap();
     let app = app(per_user(), Some(Rule::new(&EVERYONE).key(global())), redis);
     for user in ["alice", "bob"] {
         assert_eq!(runs(&app, user).await, 0, "{user}");
@@ -66,7 +66,7 @@ async fn buckets_in_several_slots_of_a_cluster() {
 #[tokio::test]
 async fn a_key_that_holds_no_bucket() {
     let server = Server::start();
-    let app = app(per_user(), None, Redis::connect(server.url()).await.unwrap());
+    let app = app(per_user(), None, patient(&server).await);
     server.command(&["SET", "tollgate:per-user:mallory", "no bucket"]).ok();
     server.command(&["LPUSH", "tollgate:per-user:eve", "no bucket"]).int();
     for (user, most) in [("mallory", 0), ("eve", 0), ("alice", 2)] {
@@ -79,8 +79,7 @@ async fn a_key_that_holds_no_bucket() {
 #[tokio::test]
 async fn a_bucket_on_another_node_than_the_only_one_that_is_asked() {
     let cluster = Cluster::start(2);
-    let redis = Redis::connect(cluster.node(0).url()).await.unwrap();
-    let app = app(per_user(), None, redis);
+    let app = app(per_user(), None, patient(cluster.node(0)).await);
     let names: Vec<_> = (0..8).map(|nth| format!("user-{nth}")).collect();
     let is_here = |name: &String| {
         cluster.node_of_slot(cluster.slot_of(format!("tollgate:per-user:{name}"))) == 0

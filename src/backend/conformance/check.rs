@@ -165,6 +165,7 @@ mod tests {
         }
     }
 
+    /// It waits for 20 ms in vain.
     #[test]
     fn a_store_that_never_answers_is_reported() {
         let check = Check::all().next().unwrap();

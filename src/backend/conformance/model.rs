@@ -1,6 +1,6 @@
 //! What the algorithm answers: a map of records, at the time that the store reports.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::backend::{BucketId, BucketRecord, BucketStore, OwnedBucketId};
 use crate::clock::Timestamp;
@@ -9,12 +9,12 @@ use crate::clock::Timestamp;
 #[derive(Debug)]
 pub(super) struct RecordMap {
     pub(super) now: Timestamp,
-    records: HashMap<OwnedBucketId, BucketRecord>,
+    records: BTreeMap<OwnedBucketId, BucketRecord>,
 }
 
 impl RecordMap {
     pub(super) fn new() -> Self {
-        Self { now: Timestamp::UNIX_EPOCH, records: HashMap::new() }
+        Self { now: Timestamp::UNIX_EPOCH, records: BTreeMap::new() }
     }
 
     /// The record of a bucket.
@@ -26,7 +26,7 @@ impl RecordMap {
     pub(super) fn remove_droppable(&mut self, now: Timestamp) -> Vec<OwnedBucketId> {
         let may_drop =
             |record: &mut BucketRecord| record.droppable_at().is_some_and(|full| full <= now);
-        self.records.extract_if(|_, record| may_drop(record)).map(|(id, _)| id).collect()
+        self.records.extract_if(.., |_, record| may_drop(record)).map(|(id, _)| id).collect()
     }
 }
 

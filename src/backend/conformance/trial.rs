@@ -1,6 +1,6 @@
 //! Calls that are made to the store and to the model, whose answers have to be the same.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) struct Trial {
     model: RecordMap,
     /// The buckets that were reset before their first use here. A store that outlives the test may
     /// have them from an earlier run.
-    fresh: HashSet<OwnedBucketId>,
+    fresh: BTreeSet<OwnedBucketId>,
     seed: Option<u64>,
     calls: usize,
 }
@@ -28,7 +28,7 @@ pub(super) struct Trial {
 impl Trial {
     pub(super) fn new(subject: &Subject) -> Self {
         let (subject, model) = (subject.clone(), RecordMap::new());
-        Self { subject, model, fresh: HashSet::new(), seed: None, calls: 0 }
+        Self { subject, model, fresh: BTreeSet::new(), seed: None, calls: 0 }
     }
 
     /// A series of random calls, whose failures name the seed.

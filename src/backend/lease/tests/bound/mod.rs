@@ -15,6 +15,7 @@ use crate::backend::lease::terms::LeaseTerms;
 use crate::backend::{Adjustment, BucketId, Charge, Key};
 use crate::clock::Timestamp;
 use crate::quota::{Quota, SECOND};
+use tollgate_testing::cases::times;
 
 use self::journal::Journal;
 use super::store::VirtualStore;
@@ -318,35 +319,38 @@ impl History {
     }
 }
 
-/// How many of so many histories break the bound, how many meet it exactly, and the worst.
-fn count(variant: Variant, histories: u64) -> (usize, usize, i64) {
-    let worst = (0..histories).map(|seed| History::new(variant, seed).play(400));
-    let worst: Vec<_> = worst.collect();
-    let broken = worst.iter().filter(|worst| **worst > 0).count();
-    let met = worst.iter().filter(|worst| **worst == 0).count();
-    println!("{variant:?}: broken in {broken} of {histories}, met exactly in {met}");
-    (broken, met, worst.into_iter().max().unwrap_or(i64::MIN))
-}
+/// How long a history is.
+const TICKS: u64 = 400;
 
 #[test]
 fn all_nodes_together_stay_within_the_bound() {
-    let (broken, met, worst) = count(Variant::Right, 800);
-    assert_eq!(broken, 0, "the worst is {worst} units above the bound");
+    let histories = times(800, 100);
+    let worst = (0..histories).map(|seed| History::new(Variant::Right, seed).play(TICKS));
+    let worst: Vec<_> = worst.collect();
+    let most = worst.iter().max();
+    assert!(most <= Some(&0), "the worst is {most:?} units above the bound");
     // The histories are bad enough: the bound is met to the unit.
-    assert!(met > 50, "met in {met}");
+    let met = worst.iter().filter(|worst| **worst == 0).count() as u64;
+    assert!(met > histories / 16, "met in {met} of {histories}");
 }
 
-/// The checker finds each part of the rule that is left out.
+/// The checker finds each part of the rule that is left out, in a history that the whole rule
+/// survives. A search begins at the first seed that breaks the bound, which a change of the nodes may
+/// move.
 #[test]
 fn the_bound_breaks_without_any_part_of_the_rule() {
-    for (variant, histories) in [
-        (Variant::NothingHeldBack, 200),
-        (Variant::LotsBackInFull, 400),
-        (Variant::PermitsBackInFull, 400),
-        (Variant::PermitsToAnyLot, 2_000),
-        (Variant::LifeFromAnswer, 400),
-        (Variant::ListsBackTwice, 400),
+    for (variant, first) in [
+        (Variant::NothingHeldBack, 2),
+        (Variant::LotsBackInFull, 60),
+        (Variant::PermitsBackInFull, 11),
+        (Variant::PermitsToAnyLot, 700),
+        (Variant::LifeFromAnswer, 19),
+        (Variant::ListsBackTwice, 10),
     ] {
-        assert!(count(variant, histories).0 > 0, "{variant:?}");
+        let worst = |variant, seed| History::new(variant, seed).play(TICKS);
+        let found = (first..first + 2_000).find(|&seed| worst(variant, seed) > 0);
+        let seed = found.unwrap_or_else(|| panic!("{variant:?} is not found"));
+        println!("{variant:?} breaks the bound with seed {seed}");
+        assert!(worst(Variant::Right, seed) <= 0, "seed {seed}");
     }
 }

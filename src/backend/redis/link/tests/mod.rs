@@ -12,4 +12,5 @@ mod hostile;
 mod process;
 mod sentinel;
 mod single;
+mod slow;
 mod words;

@@ -1,5 +1,8 @@
 //! Whatever happens to a server or on the way to it, every call is answered by its deadline, no
 //! token is taken twice, and the store recovers by itself when the fault is over.
+//!
+//! The tests wait for calls that reach their deadline of 50 ms, and for connections that are given up
+//! after a second.
 
 use std::time::{Duration, Instant};
 
@@ -201,4 +204,21 @@ async fn a_server_comes_later_than_its_callers() {
         assert!(log.count(Told::Failed) + log.count(Told::Late) >= 16 * 20, "{mode:?}");
         log.is_what(held(&server), Lost::Nothing).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_leaves_a_server_that_hangs_disturbs_no_other() {
+    let server = Server::start();
+    let traffic = Traffic::with_fickle(at(server.url()).connect_lazily().unwrap(), 64);
+    for hangs in [2, 40, 2, 2] {
+        traffic.goes_on().await;
+        server.stop();
+        traffic.is_answered(hangs).await;
+        server.resume();
+    }
+    traffic.goes_on().await;
+    let log = traffic.end().await;
+    log.all_in_time().errors_name(&SILENT);
+    assert!(log.count(Told::Gone) > 0 && log.count(Told::Late) > 0);
+    log.is_what(held(&server), Lost::Nothing).await;
 }

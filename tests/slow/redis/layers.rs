@@ -1,4 +1,5 @@
-//! Layers over a store in Redis that does not answer: 503 and when to come back, by the deadline.
+//! Layers over a store in Redis that does not answer: 503 and when to come back, by the deadline of
+//! 50 ms, for which the tests wait.
 
 use std::time::{Duration, Instant};
 
@@ -93,6 +94,7 @@ async fn a_server_that_is_never_reached_is_answered_with_503() {
     }
 }
 
+/// It waits for its turn, a tenth of a second.
 #[tokio::test]
 async fn a_request_with_a_slot_needs_no_server_any_more() {
     let server = Server::start();

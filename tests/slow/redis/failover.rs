@@ -1,12 +1,14 @@
 //! Masters that change and slots that move under traffic: calls are answered by their deadline, no
 //! token is taken twice, and the store recovers by itself.
+//!
+//! The tests wait for calls that reach their deadline of 50 ms, and for the sentinels, which take
+//! seconds to agree.
 
 use std::time::Instant;
 
-use tollgate::RateLimiter;
 use tollgate::backend::{Redis, RedisBuilder};
 use tollgate_testing::redis::{Cluster, Sentinels};
-use tollgate_testing::traffic::{COUNTED, DEADLINE, Lost, RECOVERY, SILENT, Told, Traffic};
+use tollgate_testing::traffic::{DEADLINE, Lost, RECOVERY, SILENT, Told, Traffic};
 
 /// The errors that calls may get while a node is gone or replaced.
 const CAUSES: [&str; 9] = [
@@ -118,22 +120,6 @@ async fn a_node_of_a_cluster_restarts_empty() {
     let log = traffic.end().await;
     log.all_in_time().errors_name(&CAUSES);
     log.is_what(held(of(&cluster)), Lost::Something(after)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_keys_of_other_nodes_do_not_mind() {
-    let cluster = Cluster::start(3);
-    let limiter = RateLimiter::new(of(&cluster).deadline(DEADLINE * 200).connect_lazily().unwrap());
-    let ask = async |key: u64| limiter.limit(&COUNTED).key(key).await.is_ok();
-    for key in 0..32 {
-        assert!(ask(key).await);
-    }
-    cluster.node(0).kill();
-    let mut failed = 0;
-    for key in 0..32 {
-        failed += usize::from(!ask(key).await);
-    }
-    assert!((1..32).contains(&failed), "{failed} of 32");
 }
 
 /// The slots that have keys.
