@@ -88,7 +88,8 @@ export class Bucket {
    * @returns {{verdict: string, wait: number|null, at: number|null}}
    */
   predict(cost = this.cost ?? 1, now = this.time()) {
-    if (cost > this.max_cost) return { verdict: "refused", wait: null, at: null };
+    const never = this.max_cost === null || cost > this.max_cost; // null: the limit grants nothing
+    if (never) return { verdict: "refused", wait: null, at: null };
     const { verdict, wait } = charge(this.bucket, this, this.serverTime(now), cost, this.max_wait);
     const millis = Math.ceil(Number(wait) / 1000);
     return { verdict, wait: millis, at: now + millis };

@@ -123,6 +123,9 @@ impl Command {
             free.next().ok_or("no quota is given, such as \"10 per minute\" (see --help)")?;
         let quota: Quota = quota.parse().map_err(|error| format!("{error}"))?;
         let quota = quota.validated().map_err(|error| error.to_string())?;
+        if quota.is_none() {
+            return Err("a quota of 0 refuses each request, which needs no log".to_owned());
+        }
         let file = free.next().filter(|file| file != "-");
         if let Some(more) = free.next() {
             return Err(format!("`{more}` is too much: one quota and one file (see --help)"));

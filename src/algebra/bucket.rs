@@ -68,15 +68,20 @@ impl Bucket {
     }
 
     const fn from_scale(quota: &Quota, scale: &Scale) -> Self {
+        // All three are at most 2^53.
+        let (capacity, initial) = match quota.is_none() {
+            // Below zero even when it is full, so no cost fits, not even one of zero.
+            true => (-1, -1),
+            false => (scale.capacity.cast_signed(), scale.initial.cast_signed()),
+        };
         Self {
             kind: quota.kind(),
             step: scale.step,
             gain: scale.gain,
             token: scale.token,
-            // All three are at most 2^53.
-            capacity: scale.capacity.cast_signed(),
+            capacity,
             floor: 0_i64.saturating_sub_unsigned(scale.max_reserved),
-            initial: scale.initial.cast_signed(),
+            initial,
             start: quota.get_start(),
         }
     }
@@ -137,7 +142,8 @@ impl Bucket {
         self.token.get()
     }
 
-    /// The most units that it saves up.
+    /// The most units that it saves up; below zero if the quota grants [nothing](Quota::none), as
+    /// then no cost fits.
     #[must_use]
     #[inline]
     pub const fn capacity(&self) -> Units {

@@ -179,7 +179,7 @@ fn passed(source: SystemSource) -> u64 {
 }
 
 /// The machine's time of day.
-fn machine_time() -> Timestamp {
+pub(crate) fn machine_time() -> Timestamp {
     // A machine with a clock before 1970 starts at the epoch: only differences matter.
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::UNIX_EPOCH + since_epoch

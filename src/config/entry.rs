@@ -72,13 +72,17 @@ impl EntryDraft {
             }
         }
         let quota = std::mem::take(&mut draft.numbers).build(reader, at);
+        let quota_at = quota.as_ref().and_then(|quota| quota.at);
         let limit = limit(reader, given, draft.name.as_ref(), quota);
         let limit = match (limit, draft.on_failure.take().good()) {
             (Some(limit), Some(on_failure)) => Some(limit.on_failure(on_failure)),
             (limit, _) => limit,
         };
         draft.check_queue(reader, limit.as_ref());
-        let cost = draft.rule.cost.as_ref().and_then(|cost| Some((cost.at, cost.value?)));
+        let cost = match &draft.rule.cost {
+            Some(cost) => cost.value.map(|tokens| (cost.at, tokens)),
+            None => cost_of_layer(&draft.fields, limit.as_ref()).map(|cost| (quota_at, cost)),
+        };
         if let (Some(limit), Some((at, cost))) = (&limit, cost)
             && let Some(text) = explain_cost(limit, cost, terms(limit, &draft.layer))
         {
@@ -154,6 +158,17 @@ impl FieldDraft {
     }
 }
 
+/// The cost of a request where none is written, if the entry is for a layer.
+///
+/// A limit without capacity is left out: the program may give the layer a queue. If it does not, the
+/// log warns when the layer is first used.
+fn cost_of_layer(fields: &[EntryField], limit: Option<&Limit>) -> Option<u64> {
+    let is_of_layer =
+        |given: &EntryField| matches!(given.field.concern(), Concern::Rule | Concern::Layer);
+    let may_run = limit.is_some_and(|limit| limit.quota().get_capacity() > 0);
+    (may_run && fields.iter().any(is_of_layer)).then_some(1)
+}
+
 /// How far a request of a layer may go when its bucket is short.
 fn terms(limit: &Limit, layer: &LayerFields) -> Terms {
     layer.queue.clone().good().map_or(Terms::AT_ONCE, |setting| {
@@ -212,7 +227,8 @@ impl ConfigEntry {
     /// Why the limit cannot have other numbers while the program runs with its cost and its queue.
     pub(super) fn refuses(&self, quota: Quota) -> Option<String> {
         let limit = Limit::try_new(self.limit.name(), quota).ok()?;
-        explain_cost(&limit, self.rule.cost?, terms(&limit, &self.layer))
+        let cost = self.rule.cost.or_else(|| cost_of_layer(&self.fields, Some(&limit)))?;
+        explain_cost(&limit, cost, terms(&limit, &self.layer))
     }
 
     /// The fields that are about any of these.

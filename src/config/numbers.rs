@@ -94,10 +94,7 @@ impl NumberFields {
             || matches!(self.start, Some(Given { value: None, .. }));
         let at = self.rate.as_ref().and_then(|rate| rate.at);
         let (rate, per) = self.rate.good().zip(self.per.good()).filter(|_| !is_wrong)?;
-        let quota = match self.kind.good() {
-            Some(Kind::FixedWindow) => Quota::try_fixed_window(rate, per),
-            _ => Quota::try_token_bucket(rate, per),
-        };
+        let quota = Quota::read(self.kind.good().unwrap_or(Kind::TokenBucket), rate, per);
         let set = |quota: Quota, set: fn(Quota, u64) -> Quota, given: Option<Given<u64>>| {
             given.good().map_or(quota, |tokens| set(quota, tokens))
         };

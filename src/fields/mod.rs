@@ -75,7 +75,7 @@ pub(crate) use self::read::read_retry_after;
 pub(crate) use self::read::{read_date, single_value};
 pub(crate) use self::rejection::{
     OutageHint, RetryHint, SERVER_TIMING, Wording, failure, put_content_length, put_no_store,
-    put_retry_after, put_retry_later, refusal, server_timing, too_large,
+    put_retry_after, put_retry_later, refusal, refusal_for_good, server_timing,
 };
 pub use self::retry_after::RetryAfter;
 pub(crate) use self::template::FieldTemplate;

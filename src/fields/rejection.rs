@@ -94,11 +94,13 @@ pub(crate) fn put_content_length<B>(response: &mut Response<B>, length: Option<u
     }
 }
 
-/// Makes the response to a request that costs too much: 429 without `Retry-After`, as no wait would
-/// help.
-pub(crate) fn too_large(wording: Wording, limit: &Limit) -> Response<Bytes> {
+/// Makes the response to a request that no wait would help, and says why: 429 without `Retry-After`.
+pub(crate) fn refusal_for_good(
+    wording: Wording,
+    limit: &Limit,
+    why: &'static str,
+) -> Response<Bytes> {
     let (status, name) = (StatusCode::TOO_MANY_REQUESTS, limit.name());
-    let why = "the request costs more than the limit can ever grant";
     match wording {
         Wording::ProblemDetails => {
             let names = [name].into_iter();

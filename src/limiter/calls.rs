@@ -232,7 +232,7 @@ impl<'l> LimitCall<'l> {
             limiter.mark(demand);
             let charge = match demand.charge(Mode::Take, Mode::Take) {
                 Ok(charge) => charge,
-                Err(error) => return Poll::Ready(Err(error.with_speech(limiter.speech()))),
+                Err(error) => return Poll::Ready(Err(limiter.denied(error))),
             };
             let answer = limiter.backend().apply(&[charge]);
             // By reference: to move the answer would cost as much as the decision.
@@ -307,7 +307,7 @@ impl<'l> LimitCall<'l> {
         {
             *progress = Progress::Done;
             let applied = limiter.submit_here(memory, demands.as_mut_slice());
-            let applied = applied.map_err(|error| error.with_speech(limiter.speech()))?;
+            let applied = applied.map_err(|error| limiter.denied(error))?;
             return Poll::Ready(self.read(applied));
         }
         let submit = || {
@@ -315,7 +315,7 @@ impl<'l> LimitCall<'l> {
             answer.map(|answer| limiter.timed(answer))
         };
         let answer = ready!(progress.poll(cx, submit));
-        Poll::Ready(match answer.map_err(|error| error.with_speech(limiter.speech()))? {
+        Poll::Ready(match answer.map_err(|error| limiter.denied(error))? {
             Ok(applied) => {
                 if applied.verdict() == Verdict::Admitted {
                     limiter.store_charged(self.demands.limit(), &applied);

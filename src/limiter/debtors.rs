@@ -128,7 +128,11 @@ impl Future for DebtorsCall<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { limiter, limit, query, progress } = &mut *self;
         if let Progress::New = progress {
-            *limit = limiter.current(limit);
+            *limit = limiter.counting(limit);
+            if let Err(refused) = limiter.check_countable(limit) {
+                *progress = Progress::Done;
+                return Poll::Ready(Err(refused));
+            }
             *query = query.with_bucket(limit.bucket());
         }
         let submit = || Ok::<_, RateLimited>(limiter.backend().debtors(query));

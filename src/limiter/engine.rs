@@ -75,18 +75,19 @@ impl RateLimiter {
     /// Makes a limiter that keeps its buckets in `backend`.
     #[must_use]
     pub fn new(backend: impl Backend) -> Self {
-        Self::with_numbers(backend, Arc::default(), Defaults::default())
+        Self::with_parts(backend, Arc::default(), Arc::default(), Defaults::default())
     }
 
-    fn with_numbers(
+    fn with_parts(
         backend: impl Backend,
+        uses: Arc<LimitUses>,
         replacements: Arc<Replacements>,
         defaults: Defaults,
     ) -> Self {
         let is_observed = defaults.observers.is_some();
         let store = Store::new(backend).observed(is_observed);
         let queues = Arc::new(QueueRegistry::new(store.share()));
-        let (random, resets, failures, uses, off) = Default::default();
+        let (random, resets, failures, off) = Default::default();
         let shared = LimiterState {
             store,
             queues,
@@ -119,8 +120,9 @@ impl RateLimiter {
     /// ```
     #[must_use]
     pub fn with_backend(&self, backend: impl Backend) -> Self {
-        let LimiterState { replacements, defaults, .. } = &*self.shared;
-        Self::with_numbers(backend, Arc::clone(replacements), defaults.clone())
+        let LimiterState { uses, replacements, defaults, .. } = &*self.shared;
+        let uses = Arc::new(uses.elsewhere());
+        Self::with_parts(backend, uses, Arc::clone(replacements), defaults.clone())
     }
 
     /// A handle with other defaults. It shares everything else.
@@ -155,7 +157,7 @@ impl RateLimiter {
             let (on_failure, speech) = (*on_failure, speech.silenced());
             let defaults = Defaults { on_failure, speech, is_off: true, observers: None };
             let replacements = Arc::clone(&self.shared.replacements);
-            Self::with_numbers(Off::default(), replacements, defaults)
+            Self::with_parts(Off::default(), Arc::default(), replacements, defaults)
         };
         self.shared.off.get_or_init(off).clone()
     }

@@ -1,4 +1,5 @@
-//! Mistakes that show only where several places use one limit; none without the feature `tracing`.
+//! Mistakes that show only where limits are used, told once for each limit; none without the feature
+//! `tracing`.
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
@@ -7,6 +8,9 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Limit;
+use super::rate_limited::RateLimited;
+use super::too_large::explain_cost;
+use crate::algebra::Terms;
 #[cfg(feature = "memory")]
 use crate::backend::Key;
 #[cfg(feature = "memory")]
@@ -16,24 +20,31 @@ use crate::clock::Timestamp;
 pub(crate) trait LimitUser: Send + Sync {
     /// Looks more closely at the next requests: another place uses one of its limits.
     fn watch(&self);
+
+    /// Why it refuses each request while `limit` has these numbers; `None` if it does not.
+    fn refuses_all(&self, limit: &Limit, numbers: &Limit) -> Option<String>;
 }
 
 /// What the layers and the calls of a limiter make of its limits.
 ///
-/// Locked when a layer makes its first service, for a few requests of layers that share the name of
-/// a limit, and by a call that finds its bucket stored for another quota. No decision depends on
-/// it.
+/// Locked when a layer makes its first service or numbers are replaced, for a few requests of layers
+/// that share the name of a limit, by a call that finds its bucket stored for another quota, and by
+/// one whose cost can never fit. No decision depends on it.
 #[derive(Default)]
 pub(crate) struct LimitUses {
     state: Mutex<LimitUsesState>,
+    /// The same of a limiter and of those that are made of it for other stores, such as for each
+    /// transaction of a database.
+    logged: Arc<Mutex<LoggedMistakes>>,
 }
+
+/// Which mistakes were logged, and of which limit.
+type LoggedMistakes = Vec<(LimitMistake, Box<str>)>;
 
 #[derive(Default)]
 struct LimitUsesState {
     /// In the order in which they came.
     uses: Vec<LimitUse>,
-    /// Which mistakes were logged, and of which limit.
-    logged: Vec<(LimitMistake, Box<str>)>,
     #[cfg(feature = "memory")]
     converted: Option<ConvertedBucket>,
 }
@@ -51,6 +62,10 @@ struct LimitUse {
 enum LimitMistake {
     DifferentNumbers,
     PaidTwice,
+    /// Each request of a layer, or even one of a single token, costs more than the limit can grant.
+    RefusesAll,
+    /// A request has, which others may not.
+    LargeCost,
 }
 
 /// A bucket of which calls change the quota.
@@ -65,7 +80,7 @@ struct ConvertedBucket {
     others: u32,
 }
 
-/// How many mistakes are logged at most. A service that makes limits of more names fills neither the
+/// How many mistakes of each kind are logged at most. A service that makes limits of more names fills neither the
 /// memory nor the log.
 const MAX_LOGGED: usize = 100;
 
@@ -82,6 +97,11 @@ const CHANGES_WITHIN: u64 = 60_000_000;
 const MAX_OTHERS: u32 = 100;
 
 impl LimitUses {
+    /// That of the same limits in another store. What was logged is not logged again.
+    pub(super) fn elsewhere(&self) -> Self {
+        Self { logged: Arc::clone(&self.logged), ..Self::default() }
+    }
+
     /// A layer uses these limits; of each, whether its rule chooses the limit of each request.
     ///
     /// Layers that use one name are told to watch their requests.
@@ -156,6 +176,51 @@ impl LimitUses {
         }
     }
 
+    /// Warns that a limit refuses each request of a layer, or of any call.
+    pub(crate) fn log_refuses_all(&self, limit: &Limit, error: &dyn fmt::Display) {
+        #[cfg(feature = "tracing")]
+        if self.is_first(LimitMistake::RefusesAll, limit) {
+            tracing::warn!(limit = limit.name(), %error, "every request is refused (logged once)");
+        }
+    }
+
+    /// Warns of a request that costs more than its limit can ever grant, if it was denied for that.
+    #[cold]
+    pub(crate) fn note_unfit(&self, error: &RateLimited) {
+        let Some((limit, terms)) = error.unfit() else { return };
+        if limit.is_too_large(1, terms) {
+            return self.log_refuses_all(limit, error);
+        }
+        // Not beside a line about all requests: its layer has been told of.
+        #[cfg(feature = "tracing")]
+        if !self.is_logged(LimitMistake::RefusesAll, limit)
+            && self.is_first(LimitMistake::LargeCost, limit)
+        {
+            let hint = "a request costs more than its limit can ever grant (logged once)";
+            tracing::warn!(limit = limit.name(), %error, "{hint}");
+        }
+    }
+
+    /// Other numbers have taken the place of those of a limit. Warns if all is refused by them.
+    pub(super) fn check_numbers(&self, of: &Limit, numbers: &Limit) {
+        if !cfg!(feature = "tracing") {
+            return;
+        }
+        let users: Vec<_> = users_of(&self.state().uses, of.name()).collect();
+        let why = match &*users {
+            // Used in calls alone, of which those of a limit without capacity are to reserve.
+            [] if numbers.quota().get_capacity() > 0 => explain_cost(numbers, 1, Terms::AT_ONCE),
+            users => users.iter().find_map(|user| user.refuses_all(of, numbers)),
+        };
+        match why {
+            Some(why) => self.log_refuses_all(numbers, &why),
+            // The next numbers that refuse all are another mistake.
+            None => self.logged().retain(|(mistake, name)| {
+                *mistake != LimitMistake::RefusesAll || **name != *of.name()
+            }),
+        }
+    }
+
     /// A call found its bucket stored for other numbers than its own, and has changed that.
     #[cfg(feature = "memory")]
     #[cold]
@@ -211,16 +276,26 @@ impl LimitUses {
         }
     }
 
+    #[cfg(feature = "tracing")]
+    fn is_logged(&self, mistake: LimitMistake, limit: &Limit) -> bool {
+        self.logged().iter().any(|(known, name)| *known == mistake && **name == *limit.name())
+    }
+
     /// Whether this is logged for the first time.
     fn is_first(&self, mistake: LimitMistake, limit: &Limit) -> bool {
-        let LimitUsesState { logged, .. } = &mut *self.state();
-        let is_logged =
-            logged.iter().any(|(known, name)| *known == mistake && **name == *limit.name());
-        if is_logged || logged.len() >= MAX_LOGGED {
+        let mut logged = self.logged();
+        let mut of_kind = logged.iter().filter(|(known, _)| *known == mistake);
+        let is_logged = of_kind.clone().any(|(_, name)| **name == *limit.name());
+        if is_logged || of_kind.nth(MAX_LOGGED - 1).is_some() {
             return false;
         }
         logged.push((mistake, limit.name().into()));
         true
+    }
+
+    fn logged(&self) -> MutexGuard<'_, LoggedMistakes> {
+        // A poisoned lock is harmless: nothing panics while it is held.
+        self.logged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, LimitUsesState> {

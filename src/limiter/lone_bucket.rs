@@ -35,7 +35,7 @@ pub(super) fn decide<'l>(
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
     let charge = match demand.charge(Mode::Take, Mode::Take) {
         Ok(charge) => charge,
-        Err(error) => return Poll::Ready(Err(error.with_speech(limiter.speech()))),
+        Err(error) => return Poll::Ready(Err(limiter.denied(error))),
     };
     match memory.charge(&charge) {
         Ok((at, reading)) => answer(limiter, demand, at, reading),

@@ -1,10 +1,12 @@
 //! The store of a limiter that is switched off: it admits everything and keeps nothing.
 
+use crate::algebra::Bucket;
 use crate::backend::{
     Adjustment, Answer, Applied, Backend, BucketId, BucketRecord, BucketStore, Charge, DebtorPage,
     DebtorQuery, DebtorReport, adjust_all, apply_all,
 };
 use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::quota::{Quota, SECOND};
 
 /// A store without buckets. Whatever is asked of it costs nothing, so each limit seems to be full.
 #[derive(Debug, Default)]
@@ -15,7 +17,7 @@ pub(super) struct Off {
 impl Backend for Off {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         let free = charges.iter().map(|charge| {
-            let free = Charge::take(charge.id(), charge.bucket(), 0);
+            let free = Charge::take(charge.id(), free(charge.bucket()), 0);
             charge.get_second_shard().map_or(free, |second| free.second_shard(second))
         });
         Answer::Ready(Ok(apply_all(&mut NoBuckets(&self.clock), &free.collect::<Vec<_>>())))
@@ -33,6 +35,15 @@ impl Backend for Off {
         let none = DebtorPage::new(self.clock.now(), Vec::new(), None);
         Answer::Ready(Ok(DebtorReport::Page(none)))
     }
+}
+
+/// Numbers by which nothing costs nothing: also where a quota grants nothing.
+fn free(bucket: &Bucket) -> &Bucket {
+    static EMPTY: Bucket = match Bucket::new(&Quota::token_bucket(1, SECOND).capacity(0)) {
+        Ok(bucket) => bucket,
+        Err(error) => error.panic(),
+    };
+    if bucket.capacity() < 0 { &EMPTY } else { bucket }
 }
 
 struct NoBuckets<'a>(&'a SystemClock);

@@ -191,6 +191,11 @@ impl Future for PeekCall<'_> {
         let Self { limiter, limit, key, cost, progress } = &mut *self;
         if let Progress::New = progress {
             *limit = limiter.current(limit);
+            if limit.quota().is_none() {
+                *progress = Progress::Done;
+                let snapshot = Snapshot::of_nothing(limit, *cost);
+                return Poll::Ready(Ok(snapshot.with_speech(limiter.speech())));
+            }
         }
         let submit = || {
             // The states of the buckets are enough: `read` works out whether the cost fits.
@@ -241,7 +246,7 @@ impl Future for ResetCall<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { limiter, limit, key, progress } = &mut *self;
         if let Progress::New = progress {
-            *limit = limiter.current(limit);
+            *limit = limiter.counting(limit);
         }
         let submit = || {
             let ids: SmallVec<[BucketId<'_>; 1]> = limit.shards(key).collect();

@@ -30,7 +30,8 @@ impl RateLimiter {
     ///
     /// # Errors
     ///
-    /// Awaiting it fails if the store failed or did not answer.
+    /// Awaiting it fails if the store failed or did not answer. It is refused if the limit was made
+    /// with a quota that grants [nothing](crate::Quota::none), as such a bucket cannot be counted.
     ///
     /// # Cancel safety
     ///
@@ -218,7 +219,11 @@ impl<'l> BucketChange<'l> {
     ) -> Poll<Result<Snapshot, RateLimited>> {
         let Self { limiter, limit, key, progress } = self;
         if let Progress::New = progress {
-            *limit = limiter.current(limit);
+            *limit = limiter.counting(limit);
+            if let Err(refused) = limiter.check_countable(limit) {
+                *progress = Progress::Done;
+                return Poll::Ready(Err(refused));
+            }
         }
         let submit = || {
             let changes: SmallVec<[Adjustment<'_>; 2]> =

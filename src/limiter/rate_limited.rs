@@ -15,7 +15,7 @@ use crate::backend::BackendError;
 /// The predicates tell which. The error is owned, `'static`, and as large as one pointer.
 ///
 /// With the feature `axum`, it is a response: 429 with `Retry-After` for a refusal, 429 without it
-/// for a cost that can never fit, and 503 if the store did not answer. So a handler that returns
+/// where no wait helps, and 503 if the store did not answer. So a handler that returns
 /// `Result<_, RateLimited>` and uses `?` answers as the layer does.
 ///
 /// # Examples
@@ -64,9 +64,20 @@ struct RateLimitedInner {
 
 #[derive(Clone, Debug)]
 enum RateLimitedCause {
-    Refused { by: RefusalSnapshots, retry_after: Duration },
-    TooLarge { limit: Limit, cost: u64, terms: Terms },
-    Unavailable { limit: Limit, error: BackendError },
+    /// Without a time to retry if the limit grants nothing.
+    Refused {
+        by: RefusalSnapshots,
+        retry_after: Option<Duration>,
+    },
+    TooLarge {
+        limit: Limit,
+        cost: u64,
+        terms: Terms,
+    },
+    Unavailable {
+        limit: Limit,
+        error: BackendError,
+    },
 }
 
 /// How the limits that refused stand. A single one needs no allocation of its own.
@@ -102,7 +113,7 @@ impl RateLimited {
             RateLimitedInner {
                 cause: RateLimitedCause::Refused {
                     by: RefusalSnapshots::One([Snapshot::new(limit, level)]),
-                    retry_after,
+                    retry_after: Some(retry_after),
                 },
                 speech: Speech::default(),
             },
@@ -123,12 +134,24 @@ impl RateLimited {
         let all = iter::once(first).chain(rest);
         let snapshots = all.map(|(limit, level)| Snapshot::new(limit, level)).collect();
         let by = RefusalSnapshots::Several { first: limit.clone(), snapshots };
-        Self::from_cause(RateLimitedCause::Refused { by, retry_after })
+        Self::from_cause(RateLimitedCause::Refused { by, retry_after: Some(retry_after) })
     }
 
+    /// The error of a cost that the limit can never grant on these terms: it is too large, or the
+    /// limit grants nothing at all.
     #[cold]
     pub(crate) fn too_large(limit: &Limit, cost: u64, terms: Terms) -> Self {
+        if limit.quota().is_none() {
+            return Self::refused_for_good(limit, cost);
+        }
         Self::from_cause(RateLimitedCause::TooLarge { limit: limit.clone(), cost, terms })
+    }
+
+    /// A refusal by a limit that grants nothing. No store is asked for it.
+    #[cold]
+    pub(super) fn refused_for_good(limit: &Limit, cost: u64) -> Self {
+        let by = RefusalSnapshots::One([Snapshot::of_nothing(limit, cost)]);
+        Self::from_cause(RateLimitedCause::Refused { by, retry_after: None })
     }
 
     #[cold]
@@ -193,7 +216,8 @@ impl RateLimited {
         None
     }
 
-    /// Whether a limit refused the work because it is short of tokens. Nothing was taken.
+    /// Whether a limit refused the work because it is short of tokens, or because its quota grants
+    /// [nothing](crate::Quota::none). Nothing was taken.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(&self.0.cause, RateLimitedCause::Refused { .. })
@@ -206,11 +230,12 @@ impl RateLimited {
         matches!(&self.0.cause, RateLimitedCause::TooLarge { .. })
     }
 
-    /// Whether the limit saves no tokens and the work was not allowed to wait, so that the limit
-    /// refuses all work.
-    pub(crate) fn only_queues(&self) -> bool {
-        matches!(&self.0.cause, RateLimitedCause::TooLarge { limit, terms, .. }
-            if too_large::only_queues(limit, *terms))
+    /// The limit that could never grant the cost, and the terms that were asked for.
+    pub(super) fn unfit(&self) -> Option<(&Limit, Terms)> {
+        match &self.0.cause {
+            RateLimitedCause::TooLarge { limit, terms, .. } => Some((limit, *terms)),
+            _ => None,
+        }
     }
 
     /// Whether there was no decision: the store failed, did not answer in time, or cannot decide
@@ -261,6 +286,9 @@ impl RateLimited {
     /// [refused](Self::is_refused), or a [`CircuitBreaker`](crate::backend::CircuitBreaker) did not
     /// ask the store: then it is the time until the breaker lets calls through.
     ///
+    /// A limit that grants [nothing](crate::Quota::none) refuses without a time to come back, so it is
+    /// `None` as well.
+    ///
     /// It holds if no other request comes first, and includes the
     /// [jitter](super::LimitCall::jitter). With several limits, it is the longest wait. A limit in
     /// shards may refuse the retry, since it may draw other shards. For a request that
@@ -272,7 +300,7 @@ impl RateLimited {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.0.cause {
-            RateLimitedCause::Refused { retry_after, .. } => Some(*retry_after),
+            RateLimitedCause::Refused { retry_after, .. } => *retry_after,
             RateLimitedCause::Unavailable { error, .. } => error.retry_after(),
             RateLimitedCause::TooLarge { .. } => None,
         }
@@ -307,7 +335,10 @@ impl fmt::Display for RateLimited {
                     let separator = if index == 0 { "" } else { ", " };
                     write!(f, "{separator}`{}`", snapshot.limit().name())?;
                 }
-                write!(f, " (retry after {retry_after:?})")
+                match retry_after {
+                    Some(retry_after) => write!(f, " (retry after {retry_after:?})"),
+                    None => write!(f, " (it grants nothing: {})", by.limit().quota()),
+                }
             }
             RateLimitedCause::TooLarge { limit, cost, terms } => {
                 too_large::explain(limit, *cost, *terms, f)

@@ -34,6 +34,10 @@ impl RateLimiter {
     /// one step of gain: a window of one quota may open just before, and a window of the other one
     /// just after.
     ///
+    /// With [`Quota::none`], the limit grants nothing until it has other numbers again. Numbers by
+    /// which each request of a layer costs more than the limit can grant, or any request of a call,
+    /// are logged as a warning.
+    ///
     /// Returns the numbers that were in force before.
     ///
     /// # Errors
@@ -69,7 +73,10 @@ impl RateLimiter {
             |cause| ReplaceError(Box::new(ReplaceFailure { limit: limit.clone(), quota, cause }));
         let new = limit.with_quota(quota).map_err(|error| failed(ReplaceCause::Limit(error)))?;
         match self.replacements().replace(limit, new) {
-            Ok(before) => Ok(*before.quota()),
+            Ok(before) => {
+                self.uses().check_numbers(limit, self.current(limit));
+                Ok(*before.quota())
+            }
             Err(TooManyVersions) => Err(failed(ReplaceCause::TooManyVersions)),
         }
     }
@@ -93,6 +100,13 @@ impl RateLimiter {
     #[must_use]
     pub fn quota(&self, limit: &Limit) -> Quota {
         *self.current(limit).quota()
+    }
+
+    /// A limit with the numbers by which its buckets count: those in force, or its own while it is to
+    /// grant nothing.
+    pub(super) fn counting<'l>(&'l self, limit: &'l Limit) -> &'l Limit {
+        let current = self.current(limit);
+        if current.quota().is_none() { limit } else { current }
     }
 }
 

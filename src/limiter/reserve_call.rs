@@ -135,7 +135,7 @@ impl Future for ReserveCall<'_> {
             }
             Err(too_large) => {
                 tell(limiter, Report::failed(HANDLER, demands.limits(), &too_large));
-                Err(too_large)
+                Err(limiter.denied(too_large))
             }
         };
         Poll::Ready(reserved.map_err(|error| error.with_speech(limiter.speech())))

@@ -90,6 +90,8 @@ pub(super) fn named<E: Error>(name: &str, quota: Quota) -> Result<Limit, E> {
 /// | `remaining`, `capacity`, `cost` | whole tokens, as [`remaining`](Snapshot::remaining), [`capacity`](Snapshot::capacity) and [`cost`](Snapshot::cost) say |
 /// | `wait_ms` | [`wait`](Snapshot::wait) in milliseconds, rounded up; zero if the cost fits, null if it never will |
 /// | `at`, `full_at` | the time of the snapshot, and that at which the bucket is full, as a [`Timestamp`](crate::Timestamp) shows them |
+/// | `resets_at` | when the limit [starts again](Snapshot::resets_at); null if its quota grants nothing |
+/// | `window_end` | [when the window ends](Snapshot::window_end); null for a token bucket |
 ///
 /// These fields keep their names and their meaning; more may come.
 ///
@@ -118,6 +120,8 @@ pub(super) fn named<E: Error>(name: &str, quota: Quota) -> Result<Limit, E> {
 ///     "wait_ms": 6_000,
 ///     "at": "2026-01-31T12:00:00Z",
 ///     "full_at": "2026-01-31T12:00:54Z",
+///     "resets_at": "2026-01-31T12:00:54Z",
+///     "window_end": null,
 /// });
 /// assert_eq!(serde_json::to_value(&snapshot)?, told);
 /// # Ok(())
@@ -125,7 +129,7 @@ pub(super) fn named<E: Error>(name: &str, quota: Quota) -> Result<Limit, E> {
 /// ```
 impl Serialize for Snapshot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut snapshot = serializer.serialize_struct("Snapshot", 7)?;
+        let mut snapshot = serializer.serialize_struct("Snapshot", 9)?;
         snapshot.serialize_field("limit", self.limit().name())?;
         snapshot.serialize_field("remaining", &self.remaining())?;
         snapshot.serialize_field("capacity", &self.capacity())?;
@@ -133,6 +137,8 @@ impl Serialize for Snapshot {
         snapshot.serialize_field("wait_ms", &self.wait().map(millis))?;
         snapshot.serialize_field("at", &self.at())?;
         snapshot.serialize_field("full_at", &self.full_at())?;
+        snapshot.serialize_field("resets_at", &self.resets_at())?;
+        snapshot.serialize_field("window_end", &self.window_end())?;
         snapshot.end()
     }
 }

@@ -6,7 +6,7 @@ use super::Limit;
 use super::defaults::Speech;
 use crate::algebra::{State, Tokens, Units, Verdict};
 use crate::backend::Reading;
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, machine_time};
 use crate::quota::Kind;
 
 /// How a limit stands for a key: what is left, whether a cost fits, and the wait.
@@ -115,6 +115,15 @@ impl Snapshot {
         Self { limit: limit.clone(), level, speech: Speech::default() }
     }
 
+    /// The snapshot of a limit that grants nothing. No store is asked for it, so the time is that of
+    /// this machine.
+    #[cold]
+    pub(super) fn of_nothing(limit: &Limit, cost: u64) -> Self {
+        let at = machine_time();
+        let (verdict, state) = (Verdict::Refused, State { value: 0, ts: at });
+        Self::new(limit, Level { verdict, state, wait: None, cost, at })
+    }
+
     /// The same snapshot, of a limiter that speaks so.
     pub(crate) fn with_speech(mut self, speech: &Speech) -> Self {
         if !speech.is_default() {
@@ -177,7 +186,8 @@ impl Snapshot {
         self.level.wait
     }
 
-    /// The time of the snapshot, by the store's clock.
+    /// The time of the snapshot, by the store's clock; by this machine's if the quota grants
+    /// [nothing](crate::Quota::none), as no store is asked then.
     #[must_use]
     pub const fn at(&self) -> Timestamp {
         self.level.at
@@ -186,8 +196,6 @@ impl Snapshot {
     /// The time at which the bucket is full if nothing more is taken.
     ///
     /// For a limit in shards, it assumes that all of them hold the same.
-    #[doc(alias = "reset_at")]
-    #[doc(alias = "reset_time")]
     #[must_use]
     pub fn full_at(&self) -> Timestamp {
         let State { value, ts } = self.level.state;
@@ -231,5 +239,64 @@ impl Snapshot {
             Kind::FixedWindow => Some(self.level.state.ts),
             Kind::TokenBucket => None,
         }
+    }
+
+    /// The end of the current window, at which the next one begins and brings its tokens; `None` for
+    /// a token bucket.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
+    ///
+    /// const EXPORTS: Limit = Limit::new("exports", Quota::fixed_window(100, HOUR));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::RateLimited> {
+    /// let snapshot = RateLimiter::in_memory().peek(&EXPORTS).key("alice").await?;
+    /// let (start, end) = (snapshot.window_start().unwrap(), snapshot.window_end().unwrap());
+    /// assert_eq!(end.since(start), HOUR);
+    /// assert!(start <= snapshot.at() && snapshot.at() < end);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn window_end(&self) -> Option<Timestamp> {
+        self.window_start().map(|start| start.plus_micros(self.limit.bucket().step()))
+    }
+
+    /// When the limit starts again, as a page on usage shows it: for a fixed window its
+    /// [end](Self::window_end), for a token bucket when it is [full](Self::full_at).
+    ///
+    /// It says so of a key that has used nothing as well: its window ends then, and its bucket is
+    /// full now. A key that owes more than a window brings gains at this time, and is still in debt;
+    /// [`full_at`](Self::full_at) says when it owes nothing and has all. `None` if the quota grants
+    /// [nothing](crate::Quota::none).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
+    ///
+    /// const EXPORTS: Limit = Limit::new("exports", Quota::fixed_window(100, HOUR));
+    /// const API: Limit = Limit::new("api", Quota::token_bucket(100, HOUR));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::RateLimited> {
+    /// let limiter = RateLimiter::in_memory();
+    /// let exports = limiter.limit(&EXPORTS).key("alice").cost(50).await?.snapshot();
+    /// assert_eq!(exports.resets_at(), exports.window_end());
+    /// let api = limiter.limit(&API).key("alice").cost(50).await?.snapshot();
+    /// assert_eq!(api.resets_at(), Some(api.at() + HOUR / 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "reset_at")]
+    #[doc(alias = "reset_time")]
+    #[doc(alias = "resetTime")]
+    #[must_use]
+    pub fn resets_at(&self) -> Option<Timestamp> {
+        let grants = !self.limit.quota().is_none();
+        grants.then(|| self.window_end().unwrap_or_else(|| self.full_at()))
     }
 }

@@ -21,7 +21,8 @@ pub(super) fn explain(
     f.write_str(")")
 }
 
-/// What is wrong with a cost that the limit can never grant on these terms; `None` if it can.
+/// What is wrong with a cost that the limit can never grant on these terms; `None` if it can, or if
+/// it is to grant nothing.
 pub(crate) fn explain_cost(limit: &Limit, cost: u64, terms: Terms) -> Option<String> {
     struct Explanation<'a>(&'a Limit, u64, Terms);
 
@@ -31,11 +32,13 @@ pub(crate) fn explain_cost(limit: &Limit, cost: u64, terms: Terms) -> Option<Str
         }
     }
 
-    limit.is_too_large(cost, terms).then(|| Explanation(limit, cost, terms).to_string())
+    // A quota that grants nothing is meant to.
+    let is_mistake = limit.is_too_large(cost, terms) && !limit.quota().is_none();
+    is_mistake.then(|| Explanation(limit, cost, terms).to_string())
 }
 
 /// Whether a limit saves no tokens, so that it refuses all work that does not wait.
-pub(super) fn only_queues(limit: &Limit, terms: Terms) -> bool {
+fn only_queues(limit: &Limit, terms: Terms) -> bool {
     limit.quota().get_capacity() == 0 && matches!(DebtBound::new(limit, terms), DebtBound::None)
 }
 

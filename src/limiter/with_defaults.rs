@@ -136,6 +136,22 @@ impl RateLimiter {
         RateLimited::unavailable(limit, error).with_speech(self.speech())
     }
 
+    /// The error of a cost that can never fit, or of a limit that grants nothing, as the caller of a
+    /// call gets it. A cost that can never fit is logged once for its limit.
+    #[cold]
+    pub(crate) fn denied(&self, error: RateLimited) -> RateLimited {
+        self.uses().note_unfit(&error);
+        error.with_speech(self.speech())
+    }
+
+    /// Fails if the buckets of this limit cannot be counted, as it grants nothing.
+    pub(super) fn check_countable(&self, limit: &Limit) -> Result<(), RateLimited> {
+        match limit.quota().is_none() && !self.is_off() {
+            true => Err(RateLimited::refused_for_good(limit, 0).with_speech(self.speech())),
+            false => Ok(()),
+        }
+    }
+
     /// The error of a call that decides about no request, and was not answered.
     #[cold]
     pub(super) fn call_failed(&self, limit: &Limit, error: BackendError) -> RateLimited {
@@ -194,15 +210,20 @@ impl RateLimiter {
         demands: &Demands<'_>,
     ) -> Result<FreeDemands, RateLimited> {
         let off = self.switched_off();
-        // Without a cost, so that none is too large.
         let free = |demand: &Demand<&Limit>| {
             let mut free = demand.with_limit(Arc::new(demand.limit.clone()));
             free.set_cost(0);
+            free.draw_shards(off.random());
             free
         };
-        let mut owned: Vec<_> = demands.as_slice().iter().map(free).collect();
-        match off.submit(&mut owned, Mode::Take, Mode::Take)? {
-            Answer::Ready(Ok(applied)) => Ok(FreeDemands { limiter: off, demands: owned, applied }),
+        let owned: Vec<_> = demands.as_slice().iter().map(free).collect();
+        // Without a look whether the cost fits: nothing does where a quota grants nothing.
+        let charges: Vec<_> = owned.iter().map(|demand| demand.charge_of(0, Mode::Take)).collect();
+        match off.backend().apply(&charges) {
+            Answer::Ready(Ok(applied)) => {
+                drop(charges);
+                Ok(FreeDemands { limiter: off, demands: owned, applied })
+            }
             _ => Err(RateLimited::unavailable(demands.limit(), BackendError::incomplete())),
         }
     }

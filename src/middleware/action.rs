@@ -48,8 +48,9 @@ pub(super) type PendingAction = Pin<Box<dyn Future<Output = Action<'static>> + S
 pub(super) enum Rejection<'p> {
     /// One or more limits refused it.
     Refused(Refusal<'p>),
-    /// It costs more than a limit can ever grant.
-    TooLarge(RateLimited),
+    /// No wait helps, and the store was not asked: it costs more than a limit can ever grant, or a
+    /// limit grants nothing.
+    Unasked(RateLimited),
     /// Its key is missing or cannot be used.
     NoKey(NoKey),
     /// It gets this status, because the store failed or the limiter is drained. A 503 asks the

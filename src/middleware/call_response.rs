@@ -149,7 +149,7 @@ fn render_call_error(error: &RateLimited, style: &ResponseStyle) -> Response<Byt
             response.extensions_mut().insert(ExactWait::new(hint.after));
             response
         }
-        None if is_decided => fields::too_large(wording, error.limit()),
+        None if is_decided => refusal_for_good(wording, error),
         None => fields::failure(wording, status, None, later),
     };
     if let Some(fields) = error_fields(error, style.dialects) {
@@ -158,8 +158,17 @@ fn render_call_error(error: &RateLimited, style: &ResponseStyle) -> Response<Byt
     response
 }
 
-/// The fields of a response to a call that was not admitted.
-fn error_fields(error: &RateLimited, dialects: Dialects) -> Option<FieldSet> {
+/// The response to a request that no wait helps.
+pub(super) fn refusal_for_good(wording: Wording, error: &RateLimited) -> Response<Bytes> {
+    let why = match error.is_refused() {
+        true => "the limit grants nothing",
+        false => "the request costs more than the limit can ever grant",
+    };
+    fields::refusal_for_good(wording, error.limit(), why)
+}
+
+/// The fields of a response to a request that was not admitted.
+pub(super) fn error_fields(error: &RateLimited, dialects: Dialects) -> Option<FieldSet> {
     if dialects.is_none() || error.is_unavailable() {
         return None;
     }
@@ -177,7 +186,8 @@ pub(crate) fn snapshot_fields(snapshots: &[Snapshot], style: &ResponseStyle) -> 
 
 fn fields_of(snapshots: &[Snapshot], dialects: Dialects) -> FieldSet {
     let mut builder = FieldSetBuilder::new(dialects, None);
-    for snapshot in snapshots {
+    // A limit that grants nothing has no window, and no time to come back that a field could tell.
+    for snapshot in snapshots.iter().filter(|snapshot| !snapshot.limit().quota().is_none()) {
         let (limit, level) = (snapshot.limit(), snapshot.level());
         let policy = &PolicyText::new(limit);
         builder.push(Member { policy, limit, level, partition_key: None });

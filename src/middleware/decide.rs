@@ -139,7 +139,7 @@ fn submit<'p, const IS_OBSERVED: bool>(
                     };
                     read_answer::<IS_OBSERVED>(plan, submission, demands, Ok(applied), book)
                 }
-                Err(error) => too_large::<IS_OBSERVED>(plan, &demands, error),
+                Err(error) => refuse_unasked::<IS_OBSERVED>(plan, &demands, error),
             },
         );
     }
@@ -183,7 +183,7 @@ fn submit<'p, const IS_OBSERVED: bool>(
                 }
             }
         }
-        Err(error) => EventualAction::Ready(too_large::<IS_OBSERVED>(plan, &demands, error)),
+        Err(error) => EventualAction::Ready(refuse_unasked::<IS_OBSERVED>(plan, &demands, error)),
     }
 }
 
@@ -365,15 +365,15 @@ fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
     Action::Run(OnResponse::new(plan.restyling.as_ref(), None, None, ledger))
 }
 
-/// The cost is more than the limits could ever grant.
+/// The cost is more than the limits could ever grant, or one of them grants nothing.
 #[cold]
-fn too_large<'p, const IS_OBSERVED: bool>(
+fn refuse_unasked<'p, const IS_OBSERVED: bool>(
     plan: &Plan,
     demands: &[Demand<RuleLimit<'_>>],
     error: RateLimited,
 ) -> Action<'p> {
     tell::<IS_OBSERVED>(plan, || Report::failed(DecisionSource::Layer, limits(demands), &error));
-    Action::Reject(Rejection::TooLarge(error))
+    Action::Reject(Rejection::Unasked(error))
 }
 
 #[cold]

@@ -84,6 +84,13 @@ impl RequestLedger {
         self.entries().refused.extend(refused);
     }
 
+    /// Adds how the limits stand by which a shadow rule would have refused without asking the store.
+    /// There is nothing to settle or to reset.
+    pub(super) fn add_refusals(&self, rule: usize, error: &RateLimited) {
+        let refused = error.snapshots().iter().map(|snapshot| (rule, snapshot.clone()));
+        self.entries().refused.extend(refused);
+    }
+
     fn add(&self, demands: &[Demand<RuleLimit<'_>>], outcome: &CompleteAnswer, is_shadow: bool) {
         let is_refused = outcome.verdict() == Verdict::Refused;
         let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
@@ -262,7 +269,10 @@ impl RequestLedger {
                 let read = answer.and_then(|applied| CompleteAnswer::new(&demands, applied));
                 read.map_err(unavailable)
             }
-            Err(too_large) => Err(too_large),
+            Err(too_large) => {
+                limiter.uses().note_unfit(&too_large);
+                Err(too_large)
+            }
         };
         let outcome = answer.and_then(|answer| match answer.verdict() {
             Verdict::Admitted => Ok(answer),

@@ -27,7 +27,6 @@ struct LogState {
     misconfigured_key: AtomicBool,
     missing_key: AtomicBool,
     empty_key: AtomicBool,
-    only_queues: AtomicBool,
 }
 
 impl Log {
@@ -79,9 +78,12 @@ impl Log {
         tracing::debug!(limit = limit.name(), ?retry_after, "would be refused");
     }
 
-    pub(super) fn would_be_too_large(&self, error: &RateLimited) {
+    pub(super) fn would_refuse_unasked(&self, error: &RateLimited) {
         #[cfg(feature = "tracing")]
-        tracing::debug!(limit = error.limit().name(), %error, "would be too large");
+        match (error.limit().name(), error.is_refused()) {
+            (limit, true) => tracing::debug!(limit, %error, "would be refused"),
+            (limit, false) => tracing::debug!(limit, %error, "would be too large"),
+        }
     }
 
     pub(super) fn refused(&self, limit: &Limit, retry_after: Duration) {
@@ -89,19 +91,17 @@ impl Log {
         tracing::debug!(limit = limit.name(), ?retry_after, "refused");
     }
 
+    /// The store was not asked: the cost can never fit, or the limit grants nothing.
+    pub(super) fn refused_unasked(&self, error: &RateLimited) {
+        #[cfg(feature = "tracing")]
+        match (error.limit().name(), error.is_refused()) {
+            (limit, true) => tracing::debug!(limit, %error, "refused"),
+            (limit, false) => tracing::debug!(limit, %error, "too large"),
+        }
+    }
+
     pub(super) fn drained(&self, limit: &Limit) {
         #[cfg(feature = "tracing")]
         tracing::debug!(limit = limit.name(), "rejected, as the limiter is drained");
-    }
-
-    pub(super) fn too_large(&self, error: &RateLimited) {
-        let first = error.only_queues() && !self.state.only_queues.swap(true, Ordering::Relaxed);
-        #[cfg(feature = "tracing")]
-        match (error.limit().name(), first) {
-            (limit, true) => {
-                tracing::warn!(limit, %error, "every request is refused (logged once)")
-            }
-            (limit, false) => tracing::debug!(limit, %error, "too large"),
-        }
     }
 }

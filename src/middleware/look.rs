@@ -11,11 +11,10 @@ use super::layer::RateLimitLayer;
 use super::plan::Plan;
 use super::planned_rule::PlannedRule;
 use super::reject::render;
-use super::rule::RequestCost;
 use crate::algebra::Terms;
 use crate::fields::OutageHint;
 use crate::key::Head;
-use crate::limiter::{Limit, Mode, Snapshot};
+use crate::limiter::{Limit, Snapshot};
 use crate::quota::MAX_UNITS;
 
 /// How a limit stands for a client, and what the layer does with its requests.
@@ -82,19 +81,15 @@ fn respond(plan: &Plan, rejection: &Rejection<'_>, head: &Head<'_>) -> Response<
 
 impl Outlook {
     fn new(plan: &Plan, planned: &PlannedRule, snapshot: Snapshot) -> Self {
-        let cost = match planned.rule.cost {
-            RequestCost::Request => Some(1),
-            RequestCost::Tokens(tokens) => Some(tokens),
-            RequestCost::ByRequest(_) => None,
-        };
-        let mode = plan.settings.queue.map_or(Mode::Take, |queue| Mode::Reserve(queue.max_wait));
-        let terms = mode.terms(snapshot.limit());
-        Self { snapshot, cost, terms }
+        let terms = plan.terms(snapshot.limit());
+        Self { snapshot, cost: planned.fixed_cost(), terms }
     }
 
-    /// The largest cost that the limit can ever grant on the terms of its layer.
-    pub(crate) fn max_cost(&self) -> u64 {
-        max_cost(self.snapshot.limit(), self.terms)
+    /// The largest cost that the limit can ever grant on the terms of its layer; `None` if it grants
+    /// nothing, not even a cost of zero.
+    pub(crate) fn max_cost(&self) -> Option<u64> {
+        let limit = self.snapshot.limit();
+        (!limit.quota().is_none()).then(|| max_cost(limit, self.terms))
     }
 
     /// The longest wait in the queue of the layer: zero without a queue, `None` without a bound.
@@ -121,6 +116,7 @@ fn max_cost(limit: &Limit, terms: Terms) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limiter::Mode;
     use crate::quota::{HOUR, Quota, SECOND};
 
     #[test]

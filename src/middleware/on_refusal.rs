@@ -149,7 +149,8 @@ impl RefusedRequest<'_> {
         self.retry_after
     }
 
-    /// The error of a request that costs more than a limit can ever grant; `None` for all others.
+    /// The error of a request that no wait helps: it costs more than a limit can ever grant, or a limit
+    /// grants [nothing](crate::Quota::none). `None` for all others.
     #[must_use]
     pub const fn error(&self) -> Option<&RateLimited> {
         self.error

@@ -12,9 +12,10 @@ use super::planned_rule::{PlannedRule, RuleLimit};
 use super::rules::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
 use super::watch::{ServiceCount, Watch};
+use crate::algebra::Terms;
 use crate::fields::{Dialects, FieldTemplate, LoneTemplate, PolicyText, RetryAfter};
 use crate::key::Key;
-use crate::limiter::{Demand, Limit, LimitUser, RateLimiter};
+use crate::limiter::{Demand, Limit, LimitUser, Mode, RateLimiter, explain_cost};
 
 /// The state that all services of a layer share.
 pub(super) struct Plan {
@@ -116,11 +117,33 @@ impl Plan {
                 let user: Arc<dyn LimitUser> = Arc::<Self>::clone(self);
                 let rules = self.iter().map(|PlannedRule { rule, .. }| rule);
                 let limits = rules.map(|rule| (&*rule.limit, rule.chooser.is_some()));
-                self.limiter.uses().enter(limits, &user);
+                let uses = self.limiter.uses();
+                uses.enter(limits, &user);
+                for planned in self.iter() {
+                    let numbers = self.limiter.current_shared(&planned.rule.limit);
+                    if let Some(why) = self.refuses_all_by(planned, numbers) {
+                        uses.log_refuses_all(numbers, &why);
+                    }
+                }
             }
             ServiceCount::Second => self.watch.start(),
             ServiceCount::Later => {}
         }
+    }
+
+    /// How far a request may go when the bucket of this limit is short.
+    pub(super) fn terms(&self, limit: &Limit) -> Terms {
+        let mode = self.settings.queue.map_or(Mode::Take, |queue| Mode::Reserve(queue.max_wait));
+        mode.terms(limit)
+    }
+
+    /// Why a rule refuses each of its requests while its limit has these numbers; `None` if it does
+    /// not, or if its limit or its cost depends on the request.
+    fn refuses_all_by(&self, planned: &PlannedRule, numbers: &Limit) -> Option<String> {
+        let rule = &planned.rule;
+        let cost = planned.fixed_cost().filter(|_| rule.chooser.is_none())?;
+        let is_enforced = rule.is_enforced_on_some();
+        is_enforced.then(|| explain_cost(numbers, cost, self.terms(numbers))).flatten()
     }
 
     /// Looks for mistakes before a watched request is decided.
@@ -244,6 +267,11 @@ impl Plan {
 impl LimitUser for Plan {
     fn watch(&self) {
         self.watch.start();
+    }
+
+    fn refuses_all(&self, limit: &Limit, numbers: &Limit) -> Option<String> {
+        let of_limit = self.iter().filter(|planned| *planned.rule.limit == *limit);
+        of_limit.filter_map(|planned| self.refuses_all_by(planned, numbers)).next()
     }
 }
 

@@ -232,6 +232,15 @@ impl PlannedRule {
         })
     }
 
+    /// What each request costs; `None` if that depends on the request.
+    pub(super) const fn fixed_cost(&self) -> Option<u64> {
+        match self.rule.cost {
+            RequestCost::Request => Some(1),
+            RequestCost::Tokens(tokens) => Some(tokens),
+            RequestCost::ByRequest(_) => None,
+        }
+    }
+
     /// What a request costs; `None` if no cost was set.
     #[inline(always)]
     pub(super) fn cost(&self, head: &Head<'_>) -> Option<u64> {

@@ -9,6 +9,7 @@ use http::{Method, Response, StatusCode};
 use super::action::{Refusal, Rejection};
 use super::advertise::field_set;
 use super::body::{self, RefusalText};
+use super::call_response::{error_fields, refusal_for_good};
 use super::missing_key::NoKey;
 use super::on_refusal::{Handler, RefusalWording, RefusedRequest};
 use super::plan::Plan;
@@ -33,8 +34,8 @@ pub(super) fn render(
         Rejection::Refused(Refusal { demands, outcome, status, jitter }) => {
             render_refusal(plan, demands, outcome, *status, *jitter, head)
         }
-        Rejection::TooLarge(error) => {
-            omit_body_for_head(head, to_refusal_text(render_too_large(plan, error, head)))
+        Rejection::Unasked(error) => {
+            omit_body_for_head(head, to_refusal_text(render_unasked(plan, error, head)))
         }
         Rejection::NoKey(NoKey { status, detail }) => omit_body_for_head(
             head,
@@ -141,17 +142,17 @@ fn to_refusal_text(response: Response<Bytes>) -> Response<RefusalText> {
     response.map(body::to_refusal_text)
 }
 
-fn render_too_large(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Response<Bytes> {
-    plan.log.too_large(error);
-    let fields = plan.sends_fields().then(|| FieldSet::policy_only(plan.dialects(), error.limit()));
+/// Renders the response to a request that no wait helps.
+fn render_unasked(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Response<Bytes> {
+    plan.log.refused_unasked(error);
+    plan.limiter.uses().note_unfit(error);
+    let fields = error_fields(error, plan.dialects());
     let mut response = match renderer(plan, head) {
-        Renderer::Own(wording) => fields::too_large(wording, error.limit()),
+        Renderer::Own(wording) => refusal_for_good(wording, error),
         Renderer::Handler(handler) => {
-            let (head, status, error) = (Some(*head), TOO_MANY, Some(error));
-            call_handler(
-                handler,
-                &RefusedRequest { head, status, snapshots: &[], retry_after: None, error },
-            )
+            let (head, status, snapshots) = (Some(*head), TOO_MANY, error.snapshots());
+            let (retry_after, error) = (None, Some(error));
+            call_handler(handler, &RefusedRequest { head, status, snapshots, retry_after, error })
         }
     };
     write_missing(fields, &mut response);

@@ -84,7 +84,7 @@ fn charge_now(
     let mut rest = shadows.into_iter();
     // With a store that answers at once, as in memory, no future is made for the shadows.
     while let Some(mut shadow) = rest.next() {
-        match charge(plan, &mut shadow) {
+        match charge(plan, ledger, &mut shadow) {
             None => {}
             Some(Answer::Ready(answer)) => record(plan, ledger, shadow, answer),
             Some(answer) => return Some(PendingShadow { shadow, answer, rest }),
@@ -95,19 +95,27 @@ fn charge_now(
 
 async fn charge_later(plan: &Plan, ledger: Option<&RequestLedger>, shadows: vec::IntoIter<Shadow>) {
     for mut shadow in shadows {
-        if let Some(answer) = charge(plan, &mut shadow) {
+        if let Some(answer) = charge(plan, ledger, &mut shadow) {
             record(plan, ledger, shadow, answer.wait().await);
         }
     }
 }
 
-/// Submits the demand of a shadow; `None`, with a line in the log, if its cost can never fit.
-fn charge(plan: &Plan, shadow: &mut Shadow) -> Option<Answer<Applied>> {
+/// Submits the demand of a shadow; `None`, with a line in the log, if its cost can never fit or its
+/// limit grants nothing.
+fn charge(
+    plan: &Plan,
+    ledger: Option<&RequestLedger>,
+    shadow: &mut Shadow,
+) -> Option<Answer<Applied>> {
     let planned = plan.rule_at(shadow.limit.rule)?;
     let answer = plan.limiter.submit(slice::from_mut(shadow), Mode::Take, Mode::Take);
     let answer = answer.inspect_err(|error| {
-        planned.log.would_be_too_large(error);
+        planned.log.would_refuse_unasked(error);
         tell::<true>(plan, || Report::failed(SHADOW, limits(slice::from_ref(shadow)), error));
+        if let Some(ledger) = ledger {
+            ledger.add_refusals(shadow.limit.rule, error);
+        }
     });
     answer.map(|answer| plan.limiter.timed(answer)).ok()
 }

@@ -23,13 +23,14 @@ use crate::limiter::{Decision, DecisionSource, Observer, Outcome, QueueChange, Q
 /// layer that refuses is the last one.
 ///
 /// **Lines of the log.** The limiter logs by itself, with the feature `tracing` and without any
-/// observer: refusals of layers and shadows at debug, a store that fails once for its cause. This
-/// observer adds what that leaves out, and repeats nothing of it:
+/// observer: refusals of layers and shadows at debug, a cost that can never fit once for its limit, a
+/// store that fails once for its cause. This observer adds what that leaves out, and repeats nothing
+/// of it:
 ///
 /// * at debug: refusals of calls, which a handler may or may not answer; requests that leave a
 ///   queue before their turn
-/// * at warn, once in an [interval](Self::interval) for each cause and limit: a queue that is full, a
-///   call with a cost that can never fit, work that runs more than a second later than promised
+/// * at warn, once in an [interval](Self::interval) for each cause and limit: a queue that is full,
+///   work that runs more than a second later than promised
 ///
 /// # Examples
 ///
@@ -104,14 +105,8 @@ impl Observer for Trace {
         let is_call = decision.source() == DecisionSource::Handler;
         match outcome {
             Outcome::Refused if is_call => {
-                tracing::debug!(limit, retry_after = ?wait.unwrap_or_default(), "call refused");
-            }
-            Outcome::TooLarge if is_call && self.is_due("too large", limit) => {
-                tracing::warn!(
-                    limit,
-                    cost = decision.cost(),
-                    "a call costs more than its limit can ever grant (logged once in an interval)"
-                );
+                let retry_after = wait.map(tracing::field::debug);
+                tracing::debug!(limit, retry_after, "call refused");
             }
             Outcome::QueueFull if self.is_due("queue full", limit) => {
                 tracing::warn!(

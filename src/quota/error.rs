@@ -14,6 +14,8 @@ pub struct QuotaError(QuotaProblem);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QuotaProblem {
     Empty { rate: u64, period: Duration },
+    OptionsOfNothing,
+    NothingInOutage,
     Period { period: Duration },
     NoShards,
     TooManyShards { shards: u32 },
@@ -39,6 +41,14 @@ pub(super) struct TokenOverflow {
 impl QuotaError {
     pub(super) const fn empty(rate: u64, period: Duration) -> Self {
         Self(QuotaProblem::Empty { rate, period })
+    }
+
+    pub(super) const fn options_of_nothing() -> Self {
+        Self(QuotaProblem::OptionsOfNothing)
+    }
+
+    pub(crate) const fn nothing_in_outage() -> Self {
+        Self(QuotaProblem::NothingInOutage)
     }
 
     pub(super) const fn period(period: Duration) -> Self {
@@ -96,7 +106,16 @@ impl QuotaError {
     #[track_caller]
     pub(crate) const fn panic(self) -> ! {
         match self.0 {
+            QuotaProblem::Empty { rate: 0, .. } => panic!(
+                "a quota needs a rate and a period above zero (`Quota::none()` grants nothing)"
+            ),
             QuotaProblem::Empty { .. } => panic!("a quota needs a rate and a period above zero"),
+            QuotaProblem::OptionsOfNothing => {
+                panic!(
+                    "a quota that grants nothing has no capacity, max_reserved, initial or start"
+                )
+            }
+            QuotaProblem::NothingInOutage => panic!("no store counts by a quota of 0"),
             QuotaProblem::Period { .. } => {
                 panic!("the period must be whole microseconds, at most 2^53 of them")
             }
@@ -117,9 +136,17 @@ impl fmt::Display for QuotaError {
         match self.0 {
             QuotaProblem::Empty { rate, period } => write!(
                 f,
-                "quota of {rate} per {} is empty (rate and period must both be more than \
-                 zero)",
-                Period(period)
+                "quota of {rate} per {} is empty (rate and period must both be more than zero{})",
+                Period(period),
+                if rate == 0 { "; `Quota::none()` grants nothing" } else { "" }
+            ),
+            QuotaProblem::OptionsOfNothing => f.write_str(
+                "a quota of 0 grants nothing, so there is nothing to save up, to reserve or to begin \
+                 with (drop `capacity`, `max_reserved`, `initial` and `start`, or give it a rate)",
+            ),
+            QuotaProblem::NothingInOutage => f.write_str(
+                "a quota of 0 grants nothing, so no store can count by it in an outage (let the limit \
+                 say `OnFailure::Refuse`, or give it a rate)",
             ),
             QuotaProblem::Period { period } => write!(
                 f,

@@ -23,6 +23,7 @@
 #![deny(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
 mod error;
+mod nothing;
 mod period;
 mod scale;
 #[cfg(feature = "serde")]
@@ -154,8 +155,10 @@ impl Quota {
 
     /// Adds `rate` tokens at the start of each `period`, saving up to `rate` of them.
     ///
-    /// Without a [`start`](Self::start), the windows of each key begin at another instant, so that
-    /// clients do not all come back at once.
+    /// Without a [`start`](Self::start), the windows of each key begin at a time of its own, and not
+    /// with its first request: of 5 an hour, a key may use 5 in the minute in which its first window
+    /// ends, and 5 more after that. So clients do not all come back at once.
+    /// [`Snapshot::resets_at`](crate::Snapshot::resets_at) says when the window of a key ends.
     ///
     /// # Panics
     ///
@@ -196,7 +199,8 @@ impl Quota {
     /// let error = Quota::try_token_bucket(0, SECOND).unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "quota of 0 per second is empty (rate and period must both be more than zero)"
+    ///     "quota of 0 per second is empty (rate and period must both be more than zero; \
+    ///      `Quota::none()` grants nothing)"
     /// );
     /// ```
     pub const fn try_token_bucket(rate: u64, period: Duration) -> Result<Self, QuotaError> {

@@ -47,6 +47,14 @@ impl Quota {
         if self.shards > Self::MAX_SHARDS {
             return Err(QuotaError::too_many_shards(self.shards));
         }
+        if self.is_none()
+            && (self.capacity.is_some()
+                || self.max_reserved.is_some()
+                || self.initial.is_some()
+                || self.start.is_some())
+        {
+            return Err(QuotaError::options_of_nothing());
+        }
         if self.start.is_some() && matches!(self.kind, Kind::TokenBucket) {
             return Err(QuotaError::start_without_windows());
         }
@@ -66,6 +74,16 @@ impl Quota {
 }
 
 impl Scale {
+    /// The scale of a quota that grants nothing. It could be any other: nothing is counted in it.
+    const NOTHING: Self = Self {
+        step: NonZeroU64::MIN,
+        gain: NonZeroU64::MIN,
+        token: NonZeroU64::MIN,
+        capacity: 0,
+        max_reserved: 0,
+        initial: 0,
+    };
+
     /// One bucket for the whole limit.
     pub(crate) const fn of_whole(quota: &Quota) -> Result<Self, QuotaError> {
         Self::split(quota, 1)
@@ -77,6 +95,9 @@ impl Scale {
     }
 
     const fn split(quota: &Quota, shards: u64) -> Result<Self, QuotaError> {
+        if quota.is_none() {
+            return Ok(Self::NOTHING);
+        }
         let Some(period) = micros(quota.period) else {
             return Err(QuotaError::period(quota.period));
         };

@@ -57,7 +57,7 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
     let rate = parse_number("rate", rate, u64::MAX)
         .map_err(|problem| parsed.and_then(|period| fraction(rate, period)).unwrap_or(problem))?;
     let period = parsed.ok_or_else(|| ParseProblem::Period(excerpt(given)))?;
-    let mut quota = Quota::check(kind, rate, period).map_err(ParseProblem::Numbers)?;
+    let mut quota = Quota::read(kind, rate, period).map_err(ParseProblem::Numbers)?;
     let mut shards = None;
     for option in options.into_iter().flat_map(|options| options.split(',')) {
         let option = option.trim();

@@ -46,10 +46,15 @@ use crate::quota::{Kind, Quota};
 /// | `.name` | the name of the limit |
 /// | `.value`, `.ts` | the state of the bucket, as [`calculate`](crate::algebra::calculate()) takes it; `value` is negative in debt, such as that of requests in a queue |
 /// | `.cost` | the tokens of each request; null if they depend on the request |
-/// | `.max_cost` | the most tokens that a request can ever get |
+/// | `.resets_at` | when the limit [starts again](crate::Snapshot::resets_at); null if its quota grants nothing |
+/// | `.window_end` | [when the window ends](crate::Snapshot::window_end); null for a token bucket |
+/// | `.max_cost` | the most tokens that a request can ever get; null if the quota grants nothing, not even to a request that costs none |
 /// | `.max_wait` | the longest wait in the [queue](crate::RateLimitLayer::queue) of the layer: 0 without a queue, null without a bound |
 /// | `.bucket` | `step`, `gain`, `token`, `capacity` and `floor`, as the getters of [`Bucket`] say |
 /// | `.quota` | `text`, `kind`, `rate`, `period`, `capacity`, `max_reserved`, `initial`, `start` and `shards`, in tokens; null is not set |
+///
+/// A limit that grants [nothing](crate::Quota::none) has no bucket. It is told with a value and a
+/// capacity of 0, and its `ts` is the time of the process.
 ///
 /// A limit in [shards](crate::Quota::shards) is told as one bucket, with the sum of all shards. A
 /// request can take only what two of them hold, so a prediction of `admitted` may turn out as
@@ -121,7 +126,10 @@ fn respond(outlooks: &[Outlook]) -> Response {
 /// Formats the answer. By hand, since a few numbers do not justify a dependency.
 fn to_json(outlooks: &[Outlook]) -> String {
     let mut json = String::with_capacity(outlooks.len().saturating_mul(512).saturating_add(64));
-    let now = outlooks.iter().map(|outlook| outlook.snapshot.at()).max();
+    // Of the store, which was not asked about limits that grant nothing.
+    let asked = outlooks.iter().filter(|outlook| !outlook.snapshot.limit().quota().is_none());
+    let now = asked.map(|outlook| outlook.snapshot.at()).max();
+    let now = now.or(outlooks.first().map(|outlook| outlook.snapshot.at()));
     // Writing to a string does not fail.
     let _ = write!(json, "{{\"now\":{},\"limits\":[", OrNull(now.map(Timestamp::as_micros)));
     for (index, outlook) in outlooks.iter().enumerate() {
@@ -146,8 +154,11 @@ fn push_limit(json: &mut String, outlook: &Outlook) -> fmt::Result {
     let ratio = limit.bucket().token().checked_div(bucket.token()).unwrap_or(1);
     let value = value.checked_div_euclid(i64::try_from(ratio).unwrap_or(1)).unwrap_or(value);
     write!(json, ",\"value\":{value},\"ts\":{}", ts.as_micros())?;
+    let [resets_at, window_end] = [outlook.snapshot.resets_at(), outlook.snapshot.window_end()]
+        .map(|time| OrNull(time.map(Timestamp::as_micros)));
+    write!(json, ",\"resets_at\":{resets_at},\"window_end\":{window_end}")?;
     let max_wait = outlook.max_wait().map(|wait| wait.as_micros());
-    let (cost, max_cost) = (OrNull(outlook.cost), outlook.max_cost());
+    let (cost, max_cost) = (OrNull(outlook.cost), OrNull(outlook.max_cost()));
     write!(json, ",\"cost\":{cost},\"max_cost\":{max_cost},\"max_wait\":{}", OrNull(max_wait))?;
     push_bucket(json, bucket)?;
     push_quota(json, limit.quota())?;
@@ -157,7 +168,7 @@ fn push_limit(json: &mut String, outlook: &Outlook) -> fmt::Result {
 
 fn push_bucket(json: &mut String, bucket: &Bucket) -> fmt::Result {
     let (step, gain, token) = (bucket.step(), bucket.gain(), bucket.token());
-    let (capacity, floor) = (bucket.capacity(), bucket.floor());
+    let (capacity, floor) = (bucket.capacity().max(0), bucket.floor());
     write!(
         json,
         ",\"bucket\":{{\"step\":{step},\"gain\":{gain},\"token\":{token},\"capacity\":{capacity},\

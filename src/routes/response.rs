@@ -9,7 +9,7 @@ use crate::limiter::{Permit, RateLimited, Snapshot};
 use crate::middleware::{ResponseStyle, response_of, snapshot_fields};
 
 /// Responds like a layer of the limiter: 429 with `Retry-After` and problem details for a refusal,
-/// 429 without `Retry-After` for a cost that can never fit, and 503 if the store fails.
+/// 429 without `Retry-After` where no wait helps, and 503 if the store fails.
 ///
 /// The limiter's [`dialects`](crate::RateLimiter::dialects) and
 /// [`on_refusal`](crate::RateLimiter::on_refusal) apply. If a layer around the handler has others,

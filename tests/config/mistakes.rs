@@ -82,17 +82,19 @@ fn the_numbers_are_a_text_or_fields() {
              seconds`)"],
     );
     is_wrong_in_api(
-        "quota: ¶\"0 per second\"",
-        &["`0 per second` is not a quota: quota of 0 per second is empty (rate and period must \
-           both be more than zero)"],
+        "quota: ¶\"0 per second, capacity 5\"",
+        &["`0 per second, capacity 5` is not a quota: a quota of 0 grants nothing, so there is \
+           nothing to save up, to reserve or to begin with (drop `capacity`, `max_reserved`, \
+           `initial` and `start`, or give it a rate)"],
     );
     is_wrong_in_api(
         "quota: ¶10",
         &["`quota` is the number 10 (write text, such as \"10 per minute, capacity 20\")"],
     );
     is_wrong_in_api(
-        "¶rate: 0, per: \"1s\"".replace("¶rate: ", "rate: ¶").as_str(),
-        &["quota of 0 per second is empty (rate and period must both be more than zero)"],
+        "rate: ¶0, per: \"1s\", max_reserved: 5",
+        &["a quota of 0 grants nothing, so there is nothing to save up, to reserve or to begin \
+           with (drop `capacity`, `max_reserved`, `initial` and `start`, or give it a rate)"],
     );
     is_wrong_in_api(
         "rate: ¶10, per: \"0s\"",
@@ -363,6 +365,17 @@ fn a_cost_is_one_that_the_limit_can_grant() {
         &["cost of 16 can never fit limit `api` (it holds at most 10 and reserves at most 5, for \
            at most 3600s: ask for less, wait for longer, or raise these)"],
     );
+}
+
+/// A request costs one token where no cost is written.
+#[test]
+fn the_cost_that_is_not_written_is_one_that_the_limit_can_grant() {
+    let text = "cost of 1 can never fit limit `api` (a request takes from at most two of its 100 \
+                shards of 0.1 tokens, 0.2 together: ask for less, use fewer shards, or raise rate and \
+                period together)";
+    is_wrong_in_api("quota: ¶\"10 per second, shards 100\", key: \"none\"", &[text]);
+    is_wrong_in_api("rate: ¶10, per: \"1s\", shards: 100, expose: true", &[text]);
+    is_wrong_in_api("quota: \"10 per second, shards 100\", cost: ¶1", &[text]);
 }
 
 #[test]

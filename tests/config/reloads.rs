@@ -138,6 +138,62 @@ fn nothing_is_applied_if_a_running_cost_would_never_fit() {
     assert_eq!(numbers(&limiter, &[&a, &api]), ["5 per hour", "10 per hour"]);
 }
 
+/// A layer charges one token for each request where the file writes no cost.
+#[test]
+fn nothing_is_applied_if_a_layer_would_refuse_every_request() {
+    let file = |quota: &str, of_calls: &str| {
+        let api = format!("{{quota: \"{quota}\", key: \"none\"}}");
+        format!("{{limits: {{api: {api},\n calls: \"{of_calls}\"}}}}")
+    };
+    let running = config(&file("10 per hour", "10 per hour"), "toml");
+    let limiter = in_memory();
+    let [api, calls] = running.limits(["api", "calls"]).unwrap();
+    let apply = |limit: Limit| {
+        // As code that made the file would: the numbers have passed the reader.
+        let text = format!("{{limits: {{api: \"{}\", calls: \"5 per hour\"}}}}", limit.quota());
+        running.apply(&config(&text, "json"), &limiter)
+    };
+    let tenths = Limit::new("api", Quota::token_bucket(10, HOUR).shards(100));
+    let error = apply(tenths).unwrap_err().to_string();
+    assert!(
+        error.starts_with(
+            "limits.json:1:13: limit \"api\": cost of 1 can never fit limit `api` (a request takes \
+             from at most two of its 100 shards of 0.1 tokens, 0.2 together: "
+        ),
+        "{error}"
+    );
+    assert_eq!(numbers(&limiter, &[&api, &calls]), ["10 per hour", "10 per hour"]);
+    // A limit that is used in calls alone may have any numbers: they may reserve.
+    let next = config(&file("11 per hour", "10 per hour, shards 100"), "yaml");
+    running.apply(&next, &limiter).unwrap();
+    assert_eq!(numbers(&limiter, &[&api, &calls]), ["11 per hour", "10 per hour, shards 100"]);
+}
+
+#[tokio::test]
+async fn a_limit_is_paused_by_a_rate_of_zero_and_goes_on_where_it_was() {
+    let with = |api: &str, format| config(&format!("{{limits: {{api: {{{api}}}}}}}"), format);
+    let running = with("quota: \"5 per hour\", key: \"none\", cost: 2", "toml");
+    let limiter = in_memory();
+    let layer = running.limit("api").unwrap().layer(&limiter).unwrap();
+    let ask = async || ASK.through(&layer).await;
+    assert_eq!(ask().await.0, 200);
+    for (format, numbers) in [
+        ("toml", "quota: \"0 per day\""),
+        ("json", "rate: 0, per: \"1 minute\""),
+        ("yaml", "kind: \"fixed window\", rate: 0, per: \"1 hour\""),
+    ] {
+        let paused = with(&format!("{numbers}, key: \"none\", cost: 2"), format);
+        let changes = running.apply(&paused, &limiter).unwrap();
+        assert_eq!(changes.to_string(), "limit \"api\": 0 per day (it was 5 per hour)");
+        let (status, headers) = ask().await;
+        assert_eq!((status.as_u16(), headers.get("retry-after")), (429, None));
+        assert!(!headers.contains_key("ratelimit-policy"));
+        let changes = running.apply(&running, &limiter).unwrap();
+        assert_eq!(changes.to_string(), "limit \"api\": 5 per hour (it was 0 per day)");
+    }
+    assert_eq!(ask().await.1["ratelimit"], "\"api\";r=1;t=720");
+}
+
 #[test]
 fn nothing_is_applied_if_the_limiter_refuses_numbers() {
     let limiter = in_memory();

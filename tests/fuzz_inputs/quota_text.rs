@@ -117,6 +117,7 @@ fn reference(text: &str) -> Option<Quota> {
     };
     let (rate, period) = (number(&rate)?, Duration::from_micros(period_micros(&period)?));
     let mut quota = match kind {
+        _ if rate == 0 && !period.is_zero() => Quota::none(),
         Kind::TokenBucket => Quota::try_token_bucket(rate, period).ok()?,
         _ => Quota::try_fixed_window(rate, period).ok()?,
     };

@@ -6,6 +6,7 @@ mod debtors;
 mod hot_limits;
 #[cfg(feature = "leasing")]
 mod leasing;
+mod nothing;
 #[cfg(feature = "middleware")]
 mod one_piece;
 mod penalties;
@@ -17,4 +18,5 @@ mod resets;
 #[cfg(feature = "serde")]
 mod serde;
 mod shards;
+mod starting_again;
 mod transactions;

@@ -111,9 +111,12 @@ fn the_error_of_a_table_names_the_entry() {
     ] {
         assert_eq!(error_of::<Limits>(json), wanted, "{json}");
     }
-    for quota in
-        ["5 per fortnight", "0 per hour", "1 per day, capacity 1000000", "5 per hour, shards 0"]
-    {
+    for quota in [
+        "5 per fortnight",
+        "0 per hour, initial 1",
+        "1 per day, capacity 1000000",
+        "5 per hour, shards 0",
+    ] {
         let json = format!(r#"{{"api": "5 per hour", "login": "{quota}"}}"#);
         let error = error_of::<Limits>(&json);
         assert!(
@@ -136,7 +139,8 @@ fn a_snapshot_tells_what_is_left_and_the_wait() {
     let wanted = |remaining: u64, cost: u64, wait_ms: Value| {
         json!({
             "limit": "login", "remaining": remaining, "capacity": 5, "cost": cost,
-            "wait_ms": wait_ms, "at": at, "full_at": full_at,
+            "wait_ms": wait_ms, "at": at, "full_at": full_at, "resets_at": full_at,
+            "window_end": null,
         })
     };
     assert_eq!(told(1), wanted(1, 1, json!(0)));

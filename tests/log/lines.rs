@@ -669,7 +669,7 @@ fn at_paused_time(work: impl AsyncFnOnce()) -> Vec<String> {
     logged(tracing::Level::INFO, || runtime.block_on(work()))
 }
 
-fn inner()
+pub(crate) fn inner()
 -> impl tower::Service<Request<()>, Response = Response<()>, Error = Infallible, Future: Send> + Clone
 {
     tower::service_fn(|_: Request<()>| std::future::ready(Ok::<_, Infallible>(Response::new(()))))
@@ -700,29 +700,6 @@ impl Backend for Flaky {
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         self.memory.reset(ids)
     }
-}
-
-/// A limit without capacity refused every request, and only a detail of a log line said why.
-#[test]
-fn a_limit_that_refuses_every_request_is_logged_once_with_the_fix() {
-    static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, MINUTE).capacity(0));
-    let limiter = limiter(&ManualClock::new(START));
-    let service = limiter.layer(&SPACED).layer(inner());
-    let lines = logged(tracing::Level::WARN, || {
-        for _ in 0..3 {
-            let response = at_once(service.clone().oneshot(Request::new(()))).unwrap();
-            assert_eq!(response.status(), 429);
-        }
-    });
-    assert_eq!(lines.len(), 1, "{lines:#?}");
-    let told = "every request is refused (logged once)";
-    assert!(lines[0].contains(told) && lines[0].contains("use `queue` on the layer"), "{lines:#?}");
-    // A request that costs too much is the client's mistake, not a misconfiguration.
-    let large = limiter.layer(&TWO).cost(3).layer(inner());
-    let lines = logged(tracing::Level::WARN, || {
-        assert_eq!(at_once(large.oneshot(Request::new(()))).unwrap().status(), 429);
-    });
-    assert!(lines.is_empty(), "{lines:#?}");
 }
 
 /// The guide to Redis says what each line means, so it has to quote the lines as they are.

@@ -13,5 +13,6 @@ mod lines;
 mod mistakes;
 mod observers;
 mod order;
+mod refusing;
 #[cfg(feature = "credentials")]
 mod secrets;

@@ -115,8 +115,6 @@ fn trouble_is_a_warning_once_in_an_interval() {
             let layer = limiter.layer(&TENTHS).queue(Queue::new(SECOND).max_waiters(1));
             for pause in [0, 0, 59, 1, 0] {
                 tokio::time::advance(SECOND * pause).await;
-                assert!(limiter.limit(&TWO).cost(3).await.unwrap_err().is_too_large());
-                assert!(limiter.limit(&HOURLY).cost(10).await.unwrap_err().is_too_large());
                 let ask = || layer.layer(inner()).oneshot(Request::new(()));
                 let (one, other) = tokio::join!(ask(), ask());
                 assert_eq!([one, other].map(|one| one.unwrap().status().as_u16()), [200, 503]);
@@ -129,7 +127,6 @@ fn trouble_is_a_warning_once_in_an_interval() {
         });
     });
     let causes = [
-        ("a call costs more than its limit can ever grant (logged once in an interval)", 4),
         ("the queue is full, and requests that would wait are refused", 2),
         ("work runs later than promised: the runtime or the service is busy", 2),
     ];
@@ -137,7 +134,7 @@ fn trouble_is_a_warning_once_in_an_interval() {
         let count = lines.iter().filter(|line| line.contains(cause)).count();
         assert_eq!(count, times, "{cause}: {lines:#?}");
     }
-    assert_eq!(lines.len(), 8, "{lines:#?}");
+    assert_eq!(lines.len(), 4, "{lines:#?}");
     assert!(lines.iter().all(|line| line.contains("WARN")), "{lines:#?}");
 }
 

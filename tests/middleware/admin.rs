@@ -115,6 +115,41 @@ async fn the_limits_are_shown_with_their_numbers() {
     }
 }
 
+/// A limit that is paused can be looked into and its keys changed; one that is made with nothing has
+/// no bucket.
+#[tokio::test]
+async fn a_limit_that_grants_nothing_is_shown_as_such() {
+    static PAUSED: Limit = Limit::new("paused", Quota::none());
+    let (app, limiter, _) = begin();
+    at_once(limiter.limit(&LOGIN).key("alice").cost(4)).unwrap();
+    limiter.replace(&LOGIN, Quota::none()).unwrap();
+    let shown = &read(&get(&app, "").await)["limits"][0];
+    assert_eq!(
+        [&shown["quota"], &shown["replaced_quota"], &shown["rate"], &shown["capacity"]],
+        [&json!("0 per day"), &json!("5 per hour"), &json!(0), &json!(0)]
+    );
+    let alice = read(&get(&app, "/login/alice").await);
+    assert_eq!((&alice["remaining"], &alice["fits"]), (&json!(0), &json!(false)));
+    assert_eq!((&alice["wait_ms"], &alice["resets_at"]), (&Value::Null, &Value::Null));
+    let owes = read(&post(&app, "/login/alice/penalize", r#"{"tokens": 3}"#).await);
+    assert_eq!((&owes["tokens"], &owes["capacity"]), (&json!("-2"), &json!(5)));
+    assert_eq!(read(&get(&app, "/login").await)["count"], json!({ "blocked": 0, "debt": 1 }));
+    assert_eq!(delete(&app, "/login/alice").await.status, 204);
+    limiter.replace(&LOGIN, *LOGIN.quota()).unwrap();
+    assert_eq!(read(&get(&app, "/login/alice").await)["remaining"], 5);
+
+    let limits = admin(&limiter, [&PAUSED]).without_authentication();
+    let app = Router::new().nest("/admin/limits", limits);
+    let said = "refused by limit `paused` (it grants nothing: 0 per day)";
+    for path in ["/paused/alice/penalize", "/paused/alice/block"] {
+        let body = if path.ends_with("block") { r#"{"seconds": 5}"# } else { r#"{"tokens": 3}"# };
+        assert_eq!(detail(&post(&app, path, body).await, 409), said);
+    }
+    assert_eq!(detail(&get(&app, "/paused").await, 409), said);
+    assert_eq!(read(&get(&app, "/paused/alice").await)["remaining"], 0);
+    assert_eq!(delete(&app, "/paused/alice").await.status, 204);
+}
+
 /// The routes name a limit by what it was made with, and show what decides.
 #[tokio::test]
 async fn replaced_numbers_are_shown_as_they_are_in_force() {
@@ -163,7 +198,9 @@ async fn a_key_is_shown_as_it_stands_now() {
             "wait_ms": 18 * 60 * 1_000,
             "at": START + 6 * MINUTE,
             "full_at": START + 48 * MINUTE,
+            "resets_at": START + 48 * MINUTE,
             "window_start": null,
+            "window_end": null,
             "blocked_until": null,
         })
     );
@@ -176,6 +213,11 @@ async fn a_key_is_shown_as_it_stands_now() {
     assert_eq!((&page["fits"], &page["wait_ms"]), (&json!(false), &json!(null)));
     let page = read(&get(&app, "/api%2Fv1%2050%25/bob").await);
     assert_eq!(page["window_start"], json!(START));
+    let end = json!(START + DAY);
+    assert_eq!(
+        (&page["window_end"], &page["resets_at"], &page["full_at"]),
+        (&end, &end, &page["at"])
+    );
     // Looking takes nothing.
     assert_eq!(at_once(limiter.peek(&LOGIN).key("bob")).unwrap().remaining(), 5);
 }

@@ -22,6 +22,8 @@ mod dropped;
 mod grpc;
 #[cfg(feature = "axum")]
 mod layer;
+#[cfg(feature = "axum")]
+mod nothing;
 #[cfg(all(feature = "axum", feature = "optimistic", feature = "leasing"))]
 mod one_at_a_time;
 #[cfg(feature = "axum")]

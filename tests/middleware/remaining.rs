@@ -68,7 +68,8 @@ fn a_client_is_told_the_bucket_that_its_requests_pay_from() {
     assert_eq!(reply.field("ratelimit"), None);
     let now = START.as_micros() + 1_000_000;
     let expected = json!({"now": now, "limits": [{
-        "name": "per-user", "value": 85_000_000, "ts": now, "cost": 3, "max_cost": 20, "max_wait": 0,
+        "name": "per-user", "value": 85_000_000, "ts": now, "resets_at": now + 35_000_000,
+        "window_end": null, "cost": 3, "max_cost": 20, "max_wait": 0,
         "bucket": {
             "step": 1, "gain": 1, "token": 6_000_000, "capacity": 120_000_000,
             "floor": 120_000_000_i64 - (1 << 53),
@@ -122,7 +123,8 @@ fn every_rule_is_told_in_order_and_a_name_is_escaped() {
     let now = START.as_micros();
     let expected = json!([
         {
-            "name": "window", "value": 3, "ts": now, "cost": null, "max_cost": 6,
+            "name": "window", "value": 3, "ts": now, "resets_at": now + 3_600_000_000,
+            "window_end": now + 3_600_000_000, "cost": null, "max_cost": 6,
             "max_wait": 3_600_000_000_u64,
             "bucket": {"step": 3_600_000_000_u64, "gain": 4, "token": 1, "capacity": 4, "floor": -2},
             "quota": {
@@ -132,8 +134,8 @@ fn every_rule_is_told_in_order_and_a_name_is_escaped() {
             },
         },
         {
-            "name": "other \"one\"\\", "value": 7_000_000, "ts": now, "cost": 1, "max_cost": 25_207,
-            "max_wait": 3_600_000_000_u64,
+            "name": "other \"one\"\\", "value": 7_000_000, "ts": now, "resets_at": now,
+            "window_end": null, "cost": 1, "max_cost": 25_207, "max_wait": 3_600_000_000_u64,
             "bucket": {
                 "step": 1, "gain": 7, "token": 1_000_000, "capacity": 7_000_000,
                 "floor": 7_000_000_i64 - (1 << 53),
@@ -278,6 +280,33 @@ async fn the_value_is_below_zero_while_requests_wait() {
         assert_eq!(limit["value"], -1_000_000 * waiters, "{limit}");
         assert_eq!((&limit["max_cost"], &limit["max_wait"]), (&json!(10), &json!(10_000_000)));
     }
+}
+
+/// Also for a client that has used nothing, and for one in debt.
+#[test]
+fn a_client_is_told_when_its_limits_start_again() {
+    let clock = ManualClock::new(START + 10 * MINUTE);
+    let limiter = limiter(&clock);
+    let layer = limiter
+        .layer(Rule::new(&WINDOW).key(header("x-user")))
+        .and(Rule::new(&PER_USER).key(header("x-user")));
+    let app = Router::new().route("/limits", get(remaining(&layer)));
+    let times = |user: &str| {
+        let told = told(&app, &[("x-user", user)]);
+        ["window", "per-user"].map(|name| {
+            let of_name = |one: &&Value| one["name"] == name;
+            let limit = told["limits"].as_array().unwrap().iter().find(of_name).unwrap().clone();
+            [limit["resets_at"].clone(), limit["window_end"].clone()]
+        })
+    };
+    let micros = |time: Timestamp| json!(time.as_micros());
+    let end = micros(START + HOUR);
+    let now = START + 10 * MINUTE;
+    assert_eq!(times("ann"), [[end.clone(), end.clone()], [micros(now), Value::Null]]);
+    at_once(limiter.penalize(&WINDOW, 11).key("bob")).unwrap();
+    at_once(limiter.penalize(&PER_USER, 50).key("bob")).unwrap();
+    let full = micros(now + 5 * MINUTE);
+    assert_eq!(times("bob"), [[end.clone(), end], [full, Value::Null]]);
 }
 
 /// The sum of the shards, in the units of the whole limit, predicts what they have together.

@@ -22,7 +22,8 @@ static LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 static API: Limit = Limit::new("api", Quota::fixed_window(600, MINUTE));
 
 /// Fields that depend on the time: only their types are compared.
-const TIMED: [&str; 7] = ["at", "ts", "full_at", "blocked_until", "value", "tokens", "wait_ms"];
+const TIMED: [&str; 8] =
+    ["at", "ts", "full_at", "resets_at", "blocked_until", "value", "tokens", "wait_ms"];
 
 async fn operators_only(request: Request, next: Next) -> Result<Response, StatusCode> {
     match request.headers().get(AUTHORIZATION) {

@@ -32,7 +32,8 @@ const LOGIN: Limit = Limit::new("login", Quota::token_bucket(10, MINUTE).capacit
 fn a_quota_needs_a_rate_and_a_period() {
     says(
         Quota::try_token_bucket(0, SECOND),
-        "quota of 0 per second is empty (rate and period must both be more than zero)",
+        "quota of 0 per second is empty (rate and period must both be more than zero; \
+         `Quota::none()` grants nothing)",
     );
     says(
         Quota::try_fixed_window(10, Duration::ZERO),
@@ -382,8 +383,9 @@ fn a_text_with_a_start_at_another_offset_is_not_read_as_utc() {
 #[test]
 fn a_text_with_numbers_that_are_no_quota_says_so_as_the_numbers_do() {
     unparsable(
-        "0 per minute",
-        "quota of 0 per minute is empty (rate and period must both be more than zero)",
+        "0 per minute, capacity 5",
+        "a quota of 0 grants nothing, so there is nothing to save up, to reserve or to begin with \
+         (drop `capacity`, `max_reserved`, `initial` and `start`, or give it a rate)",
     );
     unparsable(
         "10 per 0s",
@@ -582,7 +584,11 @@ fn a_mistake_in_code_panics_with_what_is_allowed() {
     for (panicked, message) in [
         (
             panic_message(|| Quota::token_bucket(0, SECOND)),
-            "a quota needs a rate and a period above zero",
+            "a quota needs a rate and a period above zero (`Quota::none()` grants nothing)",
+        ),
+        (
+            panic_message(|| Limit::new("a", Quota::none().capacity(5))),
+            "a quota that grants nothing has no capacity, max_reserved, initial or start",
         ),
         (
             panic_message(|| Quota::fixed_window(10, Duration::ZERO)),

@@ -143,7 +143,9 @@ impl<B: Backend, L: Backend> Fallback<B, L> {
     ///
     /// # Errors
     ///
-    /// If the quota contradicts itself or does not fit.
+    /// If the quota contradicts itself or does not fit. It is also an error if it grants
+    /// [nothing](Quota::none): a limit that says [`OnFailure::Refuse`](crate::Limit::on_failure) has
+    /// that meaning, and its error says that the store has failed.
     ///
     /// # Examples
     ///

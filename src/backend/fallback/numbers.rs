@@ -24,6 +24,9 @@ impl LocalNumbers {
     }
 
     pub(super) fn set_quota(&mut self, limit: &str, quota: &Quota) -> Result<(), QuotaError> {
+        if quota.is_none() {
+            return Err(QuotaError::nothing_in_outage());
+        }
         self.own.insert(limit.into(), Bucket::of_shard(quota)?);
         Ok(())
     }

@@ -57,6 +57,8 @@ impl From<RateLimited> for AdminError {
         let cause = error.source().and_then(|cause| cause.downcast_ref::<BackendError>());
         let status = match cause {
             Some(cause) if cause.is_unknown_cursor() => StatusCode::BAD_REQUEST,
+            // The limit grants nothing, so there is no bucket to change.
+            None if error.is_refused() => StatusCode::CONFLICT,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         let detail = match cause {

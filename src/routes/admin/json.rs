@@ -36,7 +36,7 @@ pub(super) fn limit(limit: &Limit, in_force: &Limit, path: &str) -> Value {
             "step_us": bucket.step(),
             "gain": bucket.gain(),
             "token": bucket.token(),
-            "capacity": bucket.capacity(),
+            "capacity": bucket.capacity().max(0),
         },
     })
 }

@@ -356,7 +356,7 @@ async fn what_the_server_cannot_take_is_told_in_words() {
     for (order, told) in [
         (
             settings(0, 1),
-            "quota of 0 per second is empty (rate and period must both be more than zero)",
+            "quota of 0 per second is empty (rate and period must both be more than zero",
         ),
         (settings(1, 0), "0 shards hold no tokens (use 1 or more)"),
         (json!({ "send": { "lane": "leaky", "ids": [1] } }), "there is no lane leaky"),

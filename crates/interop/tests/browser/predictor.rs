@@ -445,6 +445,28 @@ fn what_is_taken_is_never_rounded_in_favour_of_the_client() {
     }
 }
 
+/// Not even a request that costs nothing is admitted by a quota of nothing.
+#[test]
+fn nothing_fits_a_quota_of_nothing() {
+    let limit = Limit::new("paused", Quota::none());
+    let told = at_once(limits(&limiter(&ManualClock::new(START)).layer(&limit)));
+    let now = millis_of(START);
+    let later = now + 1_000_000;
+    let steps = json!([
+        ["remaining", now],
+        ["predict", 0, now],
+        ["predict", 1, later],
+        ["take", 0, now],
+        ["remaining", later],
+    ]);
+    let call = json!(["bucket", told["limits"][0], told["now"], now, now, steps]);
+    let answers = node::run("predictor.mjs", &[call]);
+    let refused = json!({ "verdict": "refused", "wait": null, "at": null });
+    assert_eq!((&answers[0][0], &answers[0][4]), (&json!(0), &json!(0)));
+    assert_eq!((&answers[0][1], &answers[0][2]), (&refused, &refused));
+    assert_eq!(answers[0][3]["verdict"], "refused");
+}
+
 /// A window keeps its place in time: only what is left of it changes.
 #[test]
 fn what_is_observed_does_not_move_a_window() {

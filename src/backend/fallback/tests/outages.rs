@@ -45,6 +45,17 @@ async fn a_limit_may_have_numbers_of_its_own() {
     assert_eq!(case.limiter.limit(&TEN).cost(3).await.unwrap().remaining(), 1);
     let quota = Quota::token_bucket(1, HOUR).capacity(u64::MAX);
     assert!(Fallback::new(Memory::new(), Memory::new()).quota("ten", quota).is_err());
+    let nothing = Fallback::new(Memory::new(), Memory::new()).quota("ten", Quota::none());
+    assert_eq!(
+        nothing.unwrap_err().to_string(),
+        "a quota of 0 grants nothing, so no store can count by it in an outage (let the limit say \
+         `OnFailure::Refuse`, or give it a rate)"
+    );
+    // A limit that grants nothing is refused, whatever its store is.
+    case.fail();
+    let paused = Limit::try_new("ten", Quota::none()).unwrap();
+    let refused = case.limiter.limit(&paused).await.unwrap_err();
+    assert!(refused.is_refused() && refused.retry_after().is_none());
 }
 
 #[tokio::test]
