@@ -16,14 +16,16 @@ use crate::quota::MAX_UNITS;
 ///
 /// * A token bucket is empty at `end`, and gains from there on. A fixed window gains only when a
 ///   window starts, so it stays blocked until the window in which `end` lies is over; the next
-///   window is one unit short.
+///   window is one unit short. A token bucket that counts in longer
+///   [steps](crate::Quota#what-is-exact) than microseconds stays blocked until the step is over, and
+///   in that step it looks like one in debt.
 /// * Deeper debt is kept. Reservations made before the block keep their instants, and later ones
 ///   come after `end`.
 /// * Of two blocks the one that ends later wins, in either order. A [`refund`](super::refund) does
-///   not end the block of a token bucket early.
+///   not end the block of a token bucket before its last step.
 /// * A changed quota ([`rescale`](super::rescale)) does not end the block of a token bucket before
-///   its last microsecond. A fixed window stays blocked at least until the start of the window in
-///   which `end` lies. From there on the block looks like debt, which counts as used.
+///   its last step. A fixed window stays blocked at least until the start of the window in which
+///   `end` lies. From there on the block looks like debt, which counts as used.
 /// * An `end` that is not after `now` changes nothing. One beyond 2^53 microseconds after the
 ///   epoch, in the year 2255, is cut to that instant: the scripts of Redis cannot count further.
 ///

@@ -41,12 +41,8 @@ impl Bucket {
     ///
     /// If the numbers contradict each other or do not fit; the error says what would.
     pub const fn new(quota: &Quota) -> Result<Self, QuotaError> {
-        let quota = match quota.validated() {
-            Ok(quota) => quota,
-            Err(error) => return Err(error),
-        };
-        match Scale::of_whole(&quota) {
-            Ok(scale) => Ok(Self::from_scale(&quota, &scale)),
+        match Scale::of(quota) {
+            Ok([whole, _]) => Ok(Self::from_scale(quota, &whole)),
             Err(error) => Err(error),
         }
     }
@@ -57,12 +53,8 @@ impl Bucket {
     ///
     /// As [`new`](Self::new).
     pub const fn of_shard(quota: &Quota) -> Result<Self, QuotaError> {
-        let quota = match quota.validated() {
-            Ok(quota) => quota,
-            Err(error) => return Err(error),
-        };
-        match Scale::of_shard(&quota) {
-            Ok(scale) => Ok(Self::from_scale(&quota, &scale)),
+        match Scale::of(quota) {
+            Ok([_, shard]) => Ok(Self::from_scale(quota, &shard)),
             Err(error) => Err(error),
         }
     }
@@ -82,7 +74,7 @@ impl Bucket {
             capacity,
             floor: 0_i64.saturating_sub_unsigned(scale.max_reserved),
             initial,
-            start: quota.get_start(),
+            start: quota.first_start(),
         }
     }
 
@@ -109,9 +101,10 @@ impl Bucket {
         Self { capacity, initial, ..*self }
     }
 
-    /// Whether a window starts at `ts`; true at every instant for a token bucket.
-    pub(crate) fn has_window_at(&self, ts: Timestamp, phase: impl FnOnce() -> Timestamp) -> bool {
-        self.step == NonZeroU64::MIN || self.window_at(ts, self.start.unwrap_or_else(phase)) == ts
+    /// Whether `ts` is an instant at which the bucket gains: for a fixed window, one at which a
+    /// window starts.
+    pub(crate) fn gains_at(&self, ts: Timestamp, phase: impl FnOnce() -> Timestamp) -> bool {
+        self.last_gain(ts, phase) == ts
     }
 
     /// How the bucket gains.
@@ -122,6 +115,9 @@ impl Bucket {
     }
 
     /// How often the bucket gains, in microseconds.
+    ///
+    /// That is the period of a fixed window, and 1 for a token bucket unless its numbers are too
+    /// large for that: see [`Quota`](crate::Quota#what-is-exact).
     #[must_use]
     #[inline]
     pub const fn step(&self) -> u64 {
@@ -161,7 +157,7 @@ impl Bucket {
     ///
     /// It is 2^53 units below a full bucket, so a double holds the distance between any two values
     /// exactly.
-    pub(super) const fn min_value(&self) -> Units {
+    pub(crate) const fn min_value(&self) -> Units {
         self.capacity.saturating_sub_unsigned(MAX_UNITS)
     }
 
@@ -179,7 +175,7 @@ impl Bucket {
         self.initial
     }
 
-    /// An instant at which a window starts, if the quota names one.
+    /// The first instant from the epoch on at which a window starts, if the quota names one.
     #[must_use]
     pub const fn start(&self) -> Option<Timestamp> {
         self.start
@@ -260,14 +256,12 @@ impl Bucket {
 
     /// The state of a bucket that was never used: full, or at its quota's `initial`.
     ///
-    /// `phase` is an instant at which a window starts, for a quota that names none.
+    /// `phase` is an instant at which a window starts, for a quota that names none. The steps of a
+    /// token bucket begin at the epoch.
     #[must_use]
+    #[inline]
     pub fn absent(&self, now: Timestamp, phase: Timestamp) -> State {
-        let ts = match self.kind {
-            Kind::TokenBucket => now,
-            Kind::FixedWindow => self.window_at(now, self.start.unwrap_or(phase)),
-        };
-        State { value: self.initial, ts }
+        State { value: self.initial, ts: self.last_gain(now, || phase) }
     }
 
     /// Whether the windows need a phase, because the quota has no start.
@@ -275,10 +269,24 @@ impl Bucket {
         self.kind == Kind::FixedWindow && self.start.is_none()
     }
 
-    /// The start of the window around `now`, where one window starts at `phase`.
-    fn window_at(&self, now: Timestamp, phase: Timestamp) -> Timestamp {
+    /// The last instant up to `now` at which the bucket gains: the start of a window, or of a step of
+    /// a token bucket.
+    #[inline]
+    fn last_gain(&self, now: Timestamp, phase: impl FnOnce() -> Timestamp) -> Timestamp {
+        if self.step == NonZeroU64::MIN {
+            return now;
+        }
+        let first = match self.kind {
+            Kind::TokenBucket => Timestamp::UNIX_EPOCH,
+            Kind::FixedWindow => self.start.unwrap_or_else(phase),
+        };
+        self.last_step(now, first)
+    }
+
+    /// The last step up to `now`, where one begins at `first`.
+    fn last_step(&self, now: Timestamp, first: Timestamp) -> Timestamp {
         // 128 bits, because the distance between two instants can be twice as wide as an `i64`.
-        let distance = i128::from(now.as_micros()).saturating_sub(i128::from(phase.as_micros()));
+        let distance = i128::from(now.as_micros()).saturating_sub(i128::from(first.as_micros()));
         let into = distance.checked_rem_euclid(i128::from(self.step.get())).unwrap_or(0);
         let into = i64::try_from(into).unwrap_or(0);
         Timestamp::from_micros(now.as_micros().saturating_sub(into))
@@ -296,7 +304,7 @@ impl Bucket {
         let missing = self.missing(value);
         let value =
             if gained >= missing { self.capacity } else { value.saturating_add_unsigned(gained) };
-        // A token bucket, with a step of 1, needs no multiplication here.
+        // A step of 1, which nearly all token buckets have, needs no multiplication here.
         let ts = match self.step {
             NonZeroU64::MIN => ts.max(now),
             step => ts.plus_micros(steps.saturating_mul(step.get())),
@@ -319,7 +327,7 @@ impl Bucket {
     /// The whole steps in so many microseconds.
     #[inline]
     pub(super) fn steps(&self, micros: u64) -> u64 {
-        // The common case, a token bucket, gains every microsecond and needs no division.
+        // The common case, a token bucket that gains every microsecond, needs no division.
         if self.step == NonZeroU64::MIN { micros } else { micros / self.step }
     }
 

@@ -28,15 +28,17 @@
 //!
 //! Both kinds of limit compile to the same three integers, so there is one formula, not two:
 //!
-//! * *step*: how often the bucket gains, in microseconds. Token bucket: 1. Fixed window: the
-//!   period.
+//! * *step*: how often the bucket gains, in microseconds. Token bucket: 1, or where its numbers
+//!   are too large for that 10, 100, .. 1,000,000. Fixed window: the period.
 //! * *gain*: the units gained at each step.
 //! * *token*: how many units one token is worth.
 //!
-//! A token bucket of `rate` per `period` has `g = gcd(rate, period)`, `gain = rate / g` and `token
-//! = period / g`, so it gains a whole number of units in every microsecond. For example, 10 a
-//! minute is `gain = 1` and `token = 6_000_000`. All numbers are integers within 2^53, so the
-//! scripts of Redis, which count in doubles, give the same answers.
+//! A token bucket of `rate` per `period` has `gain / token = rate · step / period` in lowest terms,
+//! so it gains a whole number of units in every step. For example, 10 a minute is `gain = 1` and
+//! `token = 6_000_000`. All numbers are integers within 2^53, so the scripts of Redis, which count
+//! in doubles, give the same answers. Capacity and debt have to fit together, so the step is the
+//! shortest in which they do: 4,999 per 30 days gain 4,999 units of 25,920,000,000 to a token in
+//! every 0.1 ms. The steps of all buckets begin at the epoch, so a full bucket equals an absent one.
 //!
 //! The state of a bucket is two numbers, a [`State`]. [`Bucket::refresh`] brings it to the present,
 //! [`charge`] takes from it, and [`charge_pair`] takes from two shards of a limit. [`refund`] and

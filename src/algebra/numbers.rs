@@ -20,6 +20,7 @@ impl Bucket {
         let positive = |number: i64| NonZeroU64::new(u64::try_from(number).ok()?);
         let initial = if step < 0 { capacity.checked_sub(1)? } else { capacity };
         let step = NonZeroU64::new(step.unsigned_abs())?;
+        // The kind is not stored. A token bucket with longer steps reads like a window that long.
         let kind = if step == NonZeroU64::MIN { Kind::TokenBucket } else { Kind::FixedWindow };
         let (gain, token) = (positive(gain)?, positive(token)?);
         (initial >= 0).then_some(Self {
@@ -74,8 +75,8 @@ impl BucketNumbers {
         let fits = (0..=most).contains(&capacity)
             && (most.saturating_neg()..=0).contains(&floor)
             && (0..=capacity).contains(&initial)
-            // Only windows have a length and a start.
-            && (kind == Kind::FixedWindow || (step == NonZeroU64::MIN && start.is_none()));
+            // Only windows have a start.
+            && (kind == Kind::FixedWindow || start.is_none());
         fits.then_some(Bucket { kind, step, gain, token, capacity, floor, initial, start })
     }
 }

@@ -205,8 +205,8 @@ fn is_counted_in_windows(
     has_same_numbers(old, new)
         // If only one of them may drop a full bucket, a full one means different things.
         && old.is_droppable_when_full() == new.is_droppable_when_full()
-        // The start of the windows is not among the stored numbers, but it matters as well.
-        && new.has_window_at(ts, phase)
+        // Where windows and steps begin is not among the stored numbers, but it matters as well.
+        && new.gains_at(ts, phase)
 }
 
 /// Whether both quotas count in the same units, steps and capacity.

@@ -96,8 +96,9 @@ impl PolicyText {
             return Duration::from_secs(refill_seconds(remaining, self.window, self.quota));
         }
         let missing = i128::from(bucket.token()).saturating_sub(i128::from(state.value));
-        let micros = missing.unsigned_abs().div_ceil(gain_of_all_shards(limit));
-        Duration::from_micros(saturate(micros))
+        let steps = missing.unsigned_abs().div_ceil(gain_of_all_shards(limit));
+        let micros = steps.saturating_mul(u128::from(bucket.step()));
+        state.ts.plus_micros(saturate(micros)).since(now)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Limit;
 use super::complete_answer::{CompleteAnswer, is_complete};
-use super::demand::{Demands, Mode};
+use super::demand::{Demands, Mode, tokens_of};
 use super::engine::RateLimiter;
 use super::grant::Grant;
 #[cfg(feature = "memory")]
@@ -120,14 +120,33 @@ impl<'l> LimitCall<'l> {
 
     /// Sets how many tokens to take; one if not set.
     ///
+    /// It takes integers of all types, so the length of a body is a cost. One below zero is an
+    /// [error](RateLimited::is_too_large), as no limit can grant it.
+    ///
     /// A cost of zero takes nothing. It is admitted unless the bucket is in debt.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+    ///
+    /// const BYTES: Limit = Limit::new("bytes", Quota::token_bucket(1_000, MINUTE));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::RateLimited> {
+    /// let limiter = RateLimiter::in_memory();
+    /// let permit = limiter.limit(&BYTES).cost("a body".len()).await?;
+    /// assert_eq!(permit.remaining(), 994);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "tokens")]
     #[doc(alias = "weight")]
     #[inline]
-    pub fn cost(mut self, tokens: u64) -> Self {
+    pub fn cost(mut self, tokens: impl TryInto<u64>) -> Self {
         self.progress.restart();
         if let Some(demand) = self.demands.last_mut() {
-            demand.set_cost(tokens);
+            demand.set_cost(tokens_of(tokens));
         }
         self
     }

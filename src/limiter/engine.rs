@@ -17,7 +17,7 @@ use super::rate_limited::RateLimited;
 use super::replacements::Replacements;
 use super::shared_resets::SharedResets;
 use super::store::Store;
-use crate::backend::{Adjustment, Answer, Applied, Backend, Charge, Origin};
+use crate::backend::{Adjustment, Answer, Applied, Backend, Charge, Origin, OwnedAdjustment};
 #[cfg(feature = "memory")]
 use crate::backend::{LineTicket, LineWaiter, Memory};
 
@@ -361,9 +361,14 @@ impl RateLimiter {
         Ok(memory.reserve(&charges, waiter))
     }
 
-    /// Returns units. With a store that other processes use as well, the waiters of this process
-    /// get them first.
+    /// Returns units, or takes more of them. With a store that other processes use as well, the
+    /// waiters of this process get first what is returned.
     pub(crate) fn give_back(&self, adjustments: &mut [Adjustment<'_>]) -> Answer<Applied> {
+        let answer = self.give_back_unwatched(adjustments);
+        self.watch_debts(adjustments, answer)
+    }
+
+    fn give_back_unwatched(&self, adjustments: &mut [Adjustment<'_>]) -> Answer<Applied> {
         match &self.shared.store {
             #[cfg(feature = "memory")]
             Store::Memory(memory) | Store::Observed(memory) => memory.adjust(adjustments),
@@ -377,6 +382,29 @@ impl RateLimiter {
                 }
                 self.queues().give_back(adjustments)
             }
+        }
+    }
+
+    /// Makes the log tell if a bucket cannot owe all that these adjustments take from it.
+    pub(super) fn watch_debts(
+        &self,
+        adjustments: &[Adjustment<'_>],
+        answer: Answer<Applied>,
+    ) -> Answer<Applied> {
+        match answer {
+            Answer::Ready(answer) => Answer::Ready(answer.inspect(|applied| {
+                self.uses().note_debts(adjustments.iter().copied(), applied);
+            })),
+            Answer::Pending(_) if adjustments.iter().any(Adjustment::takes) => {
+                let uses = Arc::clone(self.uses());
+                let taken: SmallVec<[OwnedAdjustment; 1]> =
+                    adjustments.iter().map(|one| one.into_owned()).collect();
+                answer.map(move |applied| {
+                    uses.note_debts(taken.iter().map(OwnedAdjustment::as_adjustment), &applied);
+                    applied
+                })
+            }
+            pending @ Answer::Pending(_) => pending,
         }
     }
 

@@ -63,7 +63,7 @@ use crate::quota::{Quota, QuotaError};
 ///
 /// ```compile_fail,E0080
 /// # use tollgate::{DAY, Limit, Quota};
-/// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(1, DAY).capacity(1_000_000));
+/// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(1, DAY).capacity(10_000_000_000));
 /// ```
 ///
 /// ```compile_fail,E0080

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::Limit;
 use super::rate_limited::RateLimited;
 use super::too_large::explain_cost;
-use crate::algebra::Terms;
+use crate::algebra::{Terms, Tokens};
 #[cfg(feature = "memory")]
 use crate::backend::Key;
+use crate::backend::{Adjustment, Applied};
 #[cfg(feature = "memory")]
 use crate::clock::Timestamp;
 
@@ -66,6 +67,7 @@ enum LimitMistake {
     RefusesAll,
     /// A request has, which others may not.
     LargeCost,
+    DebtCut,
 }
 
 /// A bucket of which calls change the quota.
@@ -163,7 +165,7 @@ impl LimitUses {
     /// Warns that a request has paid this limit in two layers around each other.
     pub(crate) fn log_paid_twice(&self, limit: &Limit) {
         #[cfg(feature = "tracing")]
-        if self.is_first(LimitMistake::PaidTwice, limit) {
+        if self.is_first(LimitMistake::PaidTwice, limit.name()) {
             let warning = "two layers around each other ask this limit for the same request, so each \
                            request pays twice and clients get half of the limit (in axum: put it \
                            on the router or on its routes, and not on both; if a route is to pay \
@@ -179,7 +181,7 @@ impl LimitUses {
     /// Warns that a limit refuses each request of a layer, or of any call.
     pub(crate) fn log_refuses_all(&self, limit: &Limit, error: &dyn fmt::Display) {
         #[cfg(feature = "tracing")]
-        if self.is_first(LimitMistake::RefusesAll, limit) {
+        if self.is_first(LimitMistake::RefusesAll, limit.name()) {
             tracing::warn!(limit = limit.name(), %error, "every request is refused (logged once)");
         }
     }
@@ -194,7 +196,7 @@ impl LimitUses {
         // Not beside a line about all requests: its layer has been told of.
         #[cfg(feature = "tracing")]
         if !self.is_logged(LimitMistake::RefusesAll, limit)
-            && self.is_first(LimitMistake::LargeCost, limit)
+            && self.is_first(LimitMistake::LargeCost, limit.name())
         {
             let hint = "a request costs more than its limit can ever grant (logged once)";
             tracing::warn!(limit = limit.name(), %error, "{hint}");
@@ -218,6 +220,31 @@ impl LimitUses {
             None => self.logged().retain(|(mistake, name)| {
                 *mistake != LimitMistake::RefusesAll || **name != *of.name()
             }),
+        }
+    }
+
+    /// Warns of each bucket that owes less than these adjustments took, as no more can be counted.
+    pub(super) fn note_debts<'a>(
+        &self,
+        adjustments: impl Iterator<Item = Adjustment<'a>>,
+        applied: &Applied,
+    ) {
+        for (one, reading) in adjustments.zip(applied.readings()) {
+            let least = one.bucket().min_value();
+            if one.change().returns_at_most() < 0 && reading.state().value <= least {
+                self.log_debt_cut(one.id().limit(), one.bucket().tokens(least));
+            }
+        }
+    }
+
+    #[cold]
+    fn log_debt_cut(&self, limit: &str, left: Tokens) {
+        #[cfg(feature = "tracing")]
+        if self.is_first(LimitMistake::DebtCut, limit) {
+            let warning = "a settlement or a penalty took more than can be counted, so the bucket \
+                           owes less than was taken (set `max_reserved` of the quota to the deepest \
+                           debt that is to be paid)";
+            tracing::warn!(limit, %left, warning, "possible misconfiguration (logged once)");
         }
     }
 
@@ -258,7 +285,7 @@ impl LimitUses {
 
     fn log_different_numbers(&self, limit: &Limit, other: Option<&Limit>) {
         #[cfg(feature = "tracing")]
-        if self.is_first(LimitMistake::DifferentNumbers, limit) {
+        if self.is_first(LimitMistake::DifferentNumbers, limit.name()) {
             let numbers = limit.quota();
             let other = other.map(|other| tracing::field::display(other.quota()));
             let warning = "this limit has other numbers in another place. Both places share the \
@@ -282,14 +309,14 @@ impl LimitUses {
     }
 
     /// Whether this is logged for the first time.
-    fn is_first(&self, mistake: LimitMistake, limit: &Limit) -> bool {
+    fn is_first(&self, mistake: LimitMistake, limit: &str) -> bool {
         let mut logged = self.logged();
         let mut of_kind = logged.iter().filter(|(known, _)| *known == mistake);
-        let is_logged = of_kind.clone().any(|(_, name)| **name == *limit.name());
+        let is_logged = of_kind.clone().any(|(_, name)| **name == *limit);
         if is_logged || of_kind.nth(MAX_LOGGED - 1).is_some() {
             return false;
         }
-        logged.push((mistake, limit.name().into()));
+        logged.push((mistake, limit.into()));
         true
     }
 

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use smallvec::SmallVec;
 
 use super::Limit;
+use super::demand::tokens_of;
 use super::engine::RateLimiter;
 use super::progress::Progress;
 use super::rate_limited::RateLimited;
@@ -139,11 +140,12 @@ impl PeekCall<'_> {
 
     /// Sets how many tokens to look for; one if not set.
     ///
-    /// A cost of zero fits unless the bucket is in debt.
+    /// It takes integers of all types, as [`LimitCall::cost`](super::LimitCall::cost). A cost of zero
+    /// fits unless the bucket is in debt.
     #[inline]
-    pub fn cost(mut self, tokens: u64) -> Self {
+    pub fn cost(mut self, tokens: impl TryInto<u64>) -> Self {
         self.progress.restart();
-        self.cost = tokens;
+        self.cost = tokens_of(tokens);
         self
     }
 }

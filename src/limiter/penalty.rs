@@ -24,9 +24,10 @@ impl RateLimiter {
     /// refills.
     ///
     /// The debt is not bounded by [`max_reserved`](crate::Quota::max_reserved), but only by what can
-    /// be counted: 2^53 units below the capacity. A limit in shards pays evenly from all shards. Reservations that were made
-    /// before keep their instants. Zero tokens take nothing. [`reset`](Self::reset) undoes a
-    /// penalty.
+    /// be counted. That is at least `max_reserved`, or ten times the capacity if that is not set. What
+    /// is beyond is not owed: [`Snapshot::tokens`] says what is, and the log warns once of the limit.
+    /// A limit in shards pays evenly from all shards. Reservations that were made before keep their
+    /// instants. Zero tokens take nothing. [`reset`](Self::reset) undoes a penalty.
     ///
     /// # Errors
     ///
@@ -79,8 +80,9 @@ impl RateLimiter {
     ///   after the block. If one from before is cancelled, its slot goes to the next waiter as
     ///   always, even to one that came later. So no more work runs during the block than was
     ///   promised before it.
-    /// * On a token bucket, neither refunds nor a changed quota end a block early. They can open a
-    ///   fixed window, but not before the window starts in which the block ends.
+    /// * On a token bucket, neither refunds nor a changed quota end a block early, but by a part of the
+    ///   [step](crate::Quota#what-is-exact) in which it counts. They can open a fixed window, but not
+    ///   before the window starts in which the block ends.
     /// * A block ends in the year 2255 at the latest. A memory store at its bound evicts blocked
     ///   buckets last, but only half of [its bound](crate::backend::Memory::max_keys) is for
     ///   blocked keys.
@@ -228,7 +230,8 @@ impl<'l> BucketChange<'l> {
         let submit = || {
             let changes: SmallVec<[Adjustment<'_>; 2]> =
                 limit.shards(key).map(|id| change(limit, id)).collect();
-            Ok::<_, RateLimited>(match limiter.backend().adjust(&changes) {
+            let answer = limiter.backend().adjust(&changes);
+            Ok::<_, RateLimited>(match limiter.watch_debts(&changes, answer) {
                 ready @ Answer::Ready(_) => ready,
                 pending => Answer::Pending(Box::pin(DetachOnDrop::new(pending))),
             })

@@ -191,7 +191,8 @@ impl<'l> Permit<'l> {
     /// Corrects the cost to what the work really took.
     ///
     /// If `actual` is less than what was taken, the rest is returned, up to the capacity. If it is
-    /// more, the difference is taken, into debt if need be.
+    /// more, the difference is taken, into debt if need be: as deep as a
+    /// [penalty](RateLimiter::penalize).
     ///
     /// With several limits, only those with an explicit `cost` are settled; if none has one, all
     /// are. So a limit on requests keeps its one token, whatever number of a model's tokens the

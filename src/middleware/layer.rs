@@ -111,7 +111,7 @@ impl<N> RateLimitLayer<N> {
     }
 
     /// Sets the tokens that each request takes, like [`Rule::cost`]; 1 by default.
-    pub fn cost(self, tokens: u64) -> Self
+    pub fn cost(self, tokens: impl TryInto<u64>) -> Self
     where
         N: IsOne,
     {

@@ -8,7 +8,7 @@ use super::chosen_limit::ChosenLimit;
 use super::rule::{RequestCost, Rule};
 use super::{MissingKey, Portion, ResponseHead};
 use crate::key::{Head, IntoExtracted, KeyExtractor, from_fn};
-use crate::limiter::Limit;
+use crate::limiter::{Limit, tokens_of};
 
 /// What a request pays: the limit, the key and the cost.
 impl Rule {
@@ -64,8 +64,10 @@ impl Rule {
     }
 
     /// Sets the tokens that each request takes; 1 by default.
-    pub fn cost(mut self, tokens: u64) -> Self {
-        self.cost = RequestCost::Tokens(tokens);
+    ///
+    /// It takes integers of all types, as [`LimitCall::cost`](crate::limiter::LimitCall::cost).
+    pub fn cost(mut self, tokens: impl TryInto<u64>) -> Self {
+        self.cost = RequestCost::Tokens(tokens_of(tokens));
         self
     }
 

@@ -13,18 +13,50 @@ pub struct QuotaError(QuotaProblem);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QuotaProblem {
-    Empty { rate: u64, period: Duration },
+    Empty {
+        rate: u64,
+        period: Duration,
+    },
     OptionsOfNothing,
     NothingInOutage,
-    Period { period: Duration },
+    Period {
+        period: Duration,
+    },
     NoShards,
-    TooManyShards { shards: u32 },
-    Shards { shards: u64, rate: u64, period: Duration },
+    TooManyShards {
+        shards: u32,
+    },
+    Shards {
+        shards: u64,
+        rate: u64,
+        period: Duration,
+    },
     StartWithoutWindows,
-    Initial { initial: u64, capacity: u64 },
-    Rate { rate: u64, period: Duration },
-    Capacity { rate: u64, period: Duration, given: u64, set: bool, token: NonZeroU64, fits: u64 },
-    MaxReserved { rate: u64, period: Duration, given: u64, token: NonZeroU64, fits: u64 },
+    Initial {
+        initial: u64,
+        capacity: u64,
+    },
+    Rate {
+        rate: u64,
+        period: Duration,
+    },
+    Capacity {
+        rate: u64,
+        period: Duration,
+        given: u64,
+        set: bool,
+        /// Whether ten times the capacity has to fit as debt, as no `max_reserved` is set.
+        owes: bool,
+        token: NonZeroU64,
+        fits: u64,
+    },
+    MaxReserved {
+        rate: u64,
+        period: Duration,
+        given: u64,
+        token: NonZeroU64,
+        fits: u64,
+    },
 }
 
 /// Tokens that do not fit 2^53 units: how many were given, and how many would fit.
@@ -79,14 +111,23 @@ impl QuotaError {
         Self(QuotaProblem::Rate { rate, period })
     }
 
-    pub(super) const fn capacity(rate: u64, period: Duration, given: TokenOverflow) -> Self {
+    pub(super) const fn capacity(
+        rate: u64,
+        period: Duration,
+        given: TokenOverflow,
+        owes: bool,
+    ) -> Self {
         let TokenOverflow { tokens: given, set, token, fits } = given;
-        Self(QuotaProblem::Capacity { rate, period, given, set, token, fits })
+        Self(QuotaProblem::Capacity { rate, period, given, set, owes, token, fits })
     }
 
     pub(super) const fn max_reserved(rate: u64, period: Duration, given: TokenOverflow) -> Self {
         let TokenOverflow { tokens: given, token, fits, .. } = given;
         Self(QuotaProblem::MaxReserved { rate, period, given, token, fits })
+    }
+
+    pub(super) const fn is_about_rate(&self) -> bool {
+        matches!(self.0, QuotaProblem::Rate { .. })
     }
 
     /// Of two errors about the same number, the one with the tighter bound: that bound satisfies
@@ -125,6 +166,10 @@ impl QuotaError {
             QuotaProblem::StartWithoutWindows => panic!("only a fixed window has a start"),
             QuotaProblem::Initial { .. } => panic!("initial is above the capacity"),
             QuotaProblem::Rate { .. } => panic!("the rate does not fit 2^53 units"),
+            QuotaProblem::Capacity { owes: true, .. } => panic!(
+                "the capacity does not fit 2^53 units, with ten times as much debt (set \
+                 `max_reserved`)"
+            ),
             QuotaProblem::Capacity { .. } => panic!("the capacity does not fit 2^53 units"),
             QuotaProblem::MaxReserved { .. } => panic!("max_reserved does not fit 2^53 units"),
         }
@@ -180,12 +225,14 @@ impl fmt::Display for QuotaError {
                 Period(period),
                 MAX_UNITS
             ),
-            QuotaProblem::Capacity { rate, period, given, set, token, fits } => write!(
+            QuotaProblem::Capacity { rate, period, given, set, owes, token, fits } => write!(
                 f,
                 "capacity of {given}{} does not fit: at {rate} per {} a token counts as {token}, and \
-                 2^53 can be counted (use a capacity of at most {fits})",
+                 2^53 can be counted{} (use a capacity of at most {fits}{})",
                 if set { "" } else { " (the rate, as none is set)" },
-                Period(period)
+                Period(period),
+                if owes { ", with ten times the capacity as debt" } else { "" },
+                if owes { ", or set how much may be owed by `max_reserved`" } else { "" },
             ),
             QuotaProblem::MaxReserved { rate, period, given, token, fits } => write!(
                 f,

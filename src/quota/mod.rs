@@ -31,6 +31,7 @@ mod serde;
 mod text;
 mod units;
 
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use crate::clock::Timestamp;
@@ -49,6 +50,24 @@ pub const MINUTE: Duration = Duration::from_secs(60);
 pub const HOUR: Duration = Duration::from_secs(60 * 60);
 /// One day of 24 hours.
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// One week of 7 days.
+pub const WEEK: Duration = days(7);
+
+/// This many days of 24 hours, also in a `const`, where `30 * DAY` does not compile.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{Quota, WEEK, days};
+///
+/// const PLAN: Quota = Quota::token_bucket(5_000, days(30));
+/// assert_eq!(PLAN.to_string(), "5000 per 30 days");
+/// assert_eq!(days(7), WEEK);
+/// ```
+#[must_use]
+pub const fn days(days: u32) -> Duration {
+    DAY.saturating_mul(days)
+}
 
 /// How a limit gains tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,12 +86,26 @@ pub enum Kind {
 /// | GCRA, leaky bucket, cells | [`token_bucket`](Self::token_bucket): the same decisions |
 /// | burst | [`capacity`](Self::capacity) |
 /// | refill, replenish | the rate and the period of the constructor |
-/// | sliding window | [`token_bucket`](Self::token_bucket), which has no windows at all |
+/// | sliding window | [`token_bucket`](Self::token_bucket), which has no windows at all; [which numbers] let run "never more than 100 in any minute" |
 /// | fixed window, quota of a day | [`fixed_window`](Self::fixed_window) |
+///
+/// Two quotas are equal if they count alike, however they are written: `10 per second` and `10 per
+/// second, capacity 10` are.
 ///
 /// A quota is checked as a whole when it becomes a [`Limit`](crate::Limit). That is at compile time
 /// if the limit is a `const`. [`validated`](Self::validated) checks a quota that was read at run
 /// time.
+///
+/// # What is exact
+///
+/// No rate is rounded. `4999 per 30 days` gains 4,999 tokens in 30 days, a year later as well.
+///
+/// Instants are exact to the [step](crate::algebra::Bucket::step) of the quota, which is a
+/// microsecond for nearly all token buckets. Where the numbers are too large for that, it is 10
+/// microseconds, or 100, and so on up to a second: the shortest in which they
+/// [fit](Self::validated). For `4999 per 30 days` it is 0.1 ms. The steps of all buckets begin at the
+/// same instants, in all stores. A token comes less than a step before or after the instant that the
+/// rate says, and `retry_after` is exactly when it does.
 ///
 /// # Text form
 ///
@@ -94,12 +127,14 @@ pub enum Kind {
 /// assert_eq!(window.to_string(), "fixed window: 40000 per 90 minutes, shards 4");
 /// # Ok::<(), tollgate::quota::ParseQuotaError>(())
 /// ```
+///
+/// [which numbers]: crate::_guide::choosing#never-more-than-n-in-any-time
 #[doc(alias = "throttle")]
 #[doc(alias = "rate limit")]
 #[doc(alias = "GCRA")]
 #[doc(alias = "cells")]
 #[doc(alias = "sliding window")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub struct Quota {
     kind: Kind,
     rate: u64,
@@ -120,6 +155,10 @@ impl Quota {
     pub const MAX_SHARDS: u32 = units::MAX_SHARDS;
 
     /// Adds `rate` tokens every `period`, continuously, saving up to `rate` of them.
+    ///
+    /// In a window of one period that begins anywhere (a sliding window), up to twice the rate run: a
+    /// full bucket, and what it gains. For "never more than 100 in any minute", take the capacity and
+    /// the rate from [the guide](crate::_guide::choosing#never-more-than-n-in-any-time).
     ///
     /// # Panics
     ///
@@ -248,7 +287,8 @@ impl Quota {
         self
     }
 
-    /// Sets how many tokens into debt reservations may go; without limit if not set.
+    /// Sets how many tokens into debt reservations may go; as far as can be counted if not set, which
+    /// is at least ten times the capacity.
     ///
     /// Zero means no debt at all.
     #[must_use]
@@ -396,5 +436,41 @@ impl Quota {
     #[must_use]
     pub const fn get_shards(&self) -> u32 {
         self.shards
+    }
+
+    /// The first window that starts at the epoch or later, if the quota says where one starts.
+    pub(crate) const fn first_start(&self) -> Option<Timestamp> {
+        let (Some(start), Some(period)) = (self.start, units::micros(self.period)) else {
+            return None;
+        };
+        // A period is at most 2^53.
+        match start.as_micros().checked_rem_euclid(period.get().cast_signed()) {
+            Some(micros) => Some(Timestamp::from_micros(micros)),
+            None => Some(start),
+        }
+    }
+
+    /// What makes two quotas equal.
+    const fn numbers(&self) -> QuotaNumbers {
+        let (first, start) = (self.get_initial(), self.first_start());
+        let tokens = (self.rate, self.get_capacity(), self.max_reserved, first);
+        (self.kind, self.period, tokens, start, self.shards)
+    }
+}
+
+type QuotaNumbers = (Kind, Duration, (u64, u64, Option<u64>, u64), Option<Timestamp>, u32);
+
+/// Quotas are equal if they count alike, however they are written.
+impl PartialEq for Quota {
+    fn eq(&self, other: &Self) -> bool {
+        self.numbers() == other.numbers()
+    }
+}
+
+impl Eq for Quota {}
+
+impl Hash for Quota {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.numbers().hash(hasher);
     }
 }

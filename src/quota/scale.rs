@@ -22,6 +22,9 @@ impl Quota {
     /// Checks the numbers against each other, and against the 2^53 units that [`algebra`] can
     /// count.
     ///
+    /// A quota that fits can owe at least its [`max_reserved`](Self::max_reserved), or ten times
+    /// its capacity if that is not set.
+    ///
     /// # Errors
     ///
     /// If they contradict each other or do not fit. The error says what would.
@@ -31,16 +34,25 @@ impl Quota {
     /// ```
     /// use tollgate::{DAY, Quota};
     ///
-    /// let error = Quota::token_bucket(1, DAY).capacity(1_000_000).validated().unwrap_err();
+    /// let error = Quota::token_bucket(1, DAY).capacity(10_000_000_000).validated().unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "capacity of 1000000 does not fit: at 1 per day a token counts as 86400000000, and 2^53 \
-    ///      can be counted (use a capacity of at most 104249)"
+    ///     "capacity of 10000000000 does not fit: at 1 per day a token counts as 86400, and 2^53 can \
+    ///      be counted, with ten times the capacity as debt (use a capacity of at most 9477271943, \
+    ///      or set how much may be owed by `max_reserved`)"
     /// );
     /// ```
     ///
     /// [`algebra`]: crate::algebra
     pub const fn validated(self) -> Result<Self, QuotaError> {
+        match Scale::of(&self) {
+            Ok(_) => Ok(self),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Checks the settings that do not depend on what can be counted.
+    const fn check_settings(&self) -> Result<(), QuotaError> {
         if self.shards == 0 {
             return Err(QuotaError::no_shards());
         }
@@ -63,15 +75,16 @@ impl Quota {
         {
             return Err(QuotaError::initial(initial, self.get_capacity()));
         }
-        // Both are needed: sometimes the numbers of a shard fit where those of the whole limit do
-        // not, and the other way round.
-        match (Scale::of_shard(&self), Scale::of_whole(&self)) {
-            (Ok(_), Ok(_)) => Ok(self),
-            (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
-            (Err(shard), Err(whole)) => Err(shard.or_tighter(whole)),
-        }
+        Ok(())
     }
 }
+
+/// Where the numbers of a token bucket do not fit in steps of a microsecond, it takes the first of
+/// steps ten times as long, and so on, in which they do. The longest is a second.
+const LONGEST_STEP: u64 = 1_000_000;
+
+/// Every bucket can hold its capacity, and owe ten times as much unless `max_reserved` is set.
+const CAPACITIES_COUNTED: u64 = 11;
 
 impl Scale {
     /// The scale of a quota that grants nothing. It could be any other: nothing is counted in it.
@@ -84,17 +97,36 @@ impl Scale {
         initial: 0,
     };
 
-    /// One bucket for the whole limit.
-    pub(crate) const fn of_whole(quota: &Quota) -> Result<Self, QuotaError> {
-        Self::split(quota, 1)
+    /// One bucket for the whole limit, and one of its shards. Both count in the same steps.
+    pub(crate) const fn of(quota: &Quota) -> Result<[Self; 2], QuotaError> {
+        if let Err(error) = quota.check_settings() {
+            return Err(error);
+        }
+        let mut step = 1;
+        let mut found = Self::in_steps(quota, step);
+        while found.is_err() && step < LONGEST_STEP {
+            step = step.saturating_mul(10);
+            match Self::in_steps(quota, step) {
+                // What is gained at once no longer fits. The steps before tell better what would.
+                Err(error) if error.is_about_rate() => break,
+                coarser => found = coarser,
+            }
+        }
+        found
     }
 
-    /// One of the limit's shards.
-    pub(crate) const fn of_shard(quota: &Quota) -> Result<Self, QuotaError> {
-        Self::split(quota, widen(quota.shards))
+    /// The same in steps of so many ticks; a fixed window has its own.
+    const fn in_steps(quota: &Quota, step: u64) -> Result<[Self; 2], QuotaError> {
+        // Both are needed: sometimes the numbers of a shard fit where those of the whole limit do
+        // not, and the other way round.
+        match (Self::split(quota, 1, step), Self::split(quota, widen(quota.shards), step)) {
+            (Ok(whole), Ok(shard)) => Ok([whole, shard]),
+            (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+            (Err(whole), Err(shard)) => Err(shard.or_tighter(whole)),
+        }
     }
 
-    const fn split(quota: &Quota, shards: u64) -> Result<Self, QuotaError> {
+    const fn split(quota: &Quota, shards: u64, step: u64) -> Result<Self, QuotaError> {
         if quota.is_none() {
             return Ok(Self::NOTHING);
         }
@@ -103,16 +135,16 @@ impl Scale {
         };
         let (step, gain, token) = match quota.kind {
             Kind::TokenBucket => {
-                let Some(per_shard) = period.get().checked_mul(shards) else {
+                let Some(period) = period.get().checked_mul(shards) else {
                     return Err(QuotaError::shards(quota.rate, quota.period, shards));
                 };
-                let common = gcd(quota.rate, per_shard);
-                (NonZeroU64::MIN, quota.rate.checked_div(common), per_shard.checked_div(common))
+                let (gain, token) = gain_and_token(quota.rate, period, step);
+                (NonZeroU64::new(step), gain, token)
             }
-            Kind::FixedWindow => (period, Some(quota.rate), Some(shards)),
+            Kind::FixedWindow => (Some(period), Some(quota.rate), Some(shards)),
         };
-        let (Some(gain), Some(token)) = (nonzero(gain), nonzero(token)) else {
-            return Err(QuotaError::empty(quota.rate, quota.period));
+        let (Some(step), Some(gain), Some(token)) = (step, nonzero(gain), nonzero(token)) else {
+            return Err(QuotaError::rate(quota.rate, quota.period));
         };
         if gain.get() > MAX_UNITS {
             return Err(QuotaError::rate(quota.rate, quota.period));
@@ -121,13 +153,17 @@ impl Scale {
             return Err(QuotaError::shards(quota.rate, quota.period, shards));
         }
         let split = Split { token, shards };
-        let tokens = quota.get_capacity();
+        let (tokens, owes) = (quota.get_capacity(), quota.max_reserved.is_none());
+        let fits = match owes {
+            true => split.tokens(MAX_UNITS) / CAPACITIES_COUNTED,
+            false => split.tokens(MAX_UNITS),
+        };
         let capacity = match split.units(tokens) {
-            Some(units) if units <= MAX_UNITS => units,
+            Some(units) if tokens <= fits => units,
             _ => {
-                let (set, fits) = (quota.capacity.is_some(), split.tokens(MAX_UNITS));
+                let set = quota.capacity.is_some();
                 let given = TokenOverflow { tokens, set, token, fits };
-                return Err(QuotaError::capacity(quota.rate, quota.period, given));
+                return Err(QuotaError::capacity(quota.rate, quota.period, given, owes));
             }
         };
         let beside = MAX_UNITS.saturating_sub(capacity);
@@ -136,12 +172,8 @@ impl Scale {
             Some(debt) => match split.units(debt) {
                 Some(units) if units <= beside => units,
                 _ => {
-                    let given = TokenOverflow {
-                        tokens: debt,
-                        set: true,
-                        token,
-                        fits: split.tokens(beside),
-                    };
+                    let fits = split.tokens(beside);
+                    let given = TokenOverflow { tokens: debt, set: true, token, fits };
                     return Err(QuotaError::max_reserved(quota.rate, quota.period, given));
                 }
             },
@@ -156,6 +188,23 @@ impl Scale {
         };
         Ok(Self { step, gain, token, capacity, max_reserved, initial })
     }
+}
+
+/// The units gained in a step, and those of a token, which are `rate · step / period` in lowest
+/// terms. `None` if they are too large.
+const fn gain_and_token(rate: u64, period: u64, step: u64) -> (Option<u64>, Option<u64>) {
+    // First what the step and the period have in common, as the product of rate and step may be too
+    // large.
+    let common = gcd(step, period);
+    let (Some(step), Some(period)) = (step.checked_div(common), period.checked_div(common)) else {
+        return (None, None);
+    };
+    let common = gcd(rate, period);
+    let gain = match rate.checked_div(common) {
+        Some(rate) => rate.checked_mul(step),
+        None => None,
+    };
+    (gain, period.checked_div(common))
 }
 
 /// How tokens of the whole limit become units of one shard.

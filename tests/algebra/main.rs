@@ -1,5 +1,6 @@
 //! The formula, the text form of quotas, and recorded decisions of another implementation.
 
+mod any_numbers;
 #[cfg(feature = "memory")]
 mod edges;
 mod pairs;

@@ -238,7 +238,7 @@ proptest! {
         window in any::<bool>(),
     ) {
         let quota = if window {
-            Quota::fixed_window(1 << 52, HOUR)
+            Quota::fixed_window(1 << 52, HOUR).max_reserved(0)
         } else {
             Quota::token_bucket(2_000_000_000, HOUR)
         };

@@ -1,5 +1,6 @@
 //! The text form of a quota: what it reads, what it prints, and that the two agree.
 
+use std::hash::{Hash as _, Hasher as _};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -114,6 +115,43 @@ fn options_come_in_any_order_and_are_printed_in_one() {
             "10 per minute, capacity 20, max_reserved 80, initial 5, shards 4",
         ),
     ]);
+}
+
+#[test]
+fn quotas_that_count_alike_are_equal_however_they_are_written() {
+    let hash = |quota: &Quota| {
+        let mut hasher = std::hash::DefaultHasher::new();
+        quota.hash(&mut hasher);
+        hasher.finish()
+    };
+    let all = [
+        &["10 per second", "10 per second, capacity 10", "10/1000 ms, initial 10, shards 1"][..],
+        &["10 per second, capacity 20", "10/s, capacity 20, initial 20"],
+        &["10 per second, initial 9", "10 per second, capacity 10, initial 9"],
+        &["10 per second, max_reserved 0"],
+        &["10 per second, shards 2"],
+        &["fixed window: 10 per second", "fixed window: 10 per second, capacity 10"],
+        &[
+            "fixed window: 10 per day, start 1970-01-01T00:00:00Z",
+            "fixed window: 10 per day, start 2026-01-01T00:00:00Z",
+            "fixed window: 10 per day, start @-86400000000, capacity 10",
+        ],
+        &["fixed window: 10 per day, start 2026-01-01T00:00:01Z"],
+        &["fixed window: 10 per day"],
+        &["10 per minute"],
+        &["600 per minute, capacity 10"],
+    ];
+    for (nth, one) in all.iter().enumerate() {
+        for (other_nth, other) in all.iter().enumerate() {
+            for (one, other) in
+                one.iter().flat_map(|one| other.iter().map(move |other| (one, other)))
+            {
+                let [left, right] = [one, other].map(|text| text.parse::<Quota>().unwrap());
+                assert_eq!(left == right, nth == other_nth, "`{one}`, `{other}`");
+                assert!(left != right || hash(&left) == hash(&right), "`{one}`, `{other}`");
+            }
+        }
+    }
 }
 
 #[test]
@@ -288,6 +326,8 @@ fn quotas() -> impl Strategy<Value = Quota> {
         let fits = tokens_that_fit(&quota);
         (capacities(rate, fits), starts(), any::<[bool; 4]>()).prop_flat_map(
             move |(capacity, start, [debt, initial, late, split])| {
+                // Ten times the capacity has to fit where no debt is set.
+                let debt = debt || capacity.unwrap_or(rate) > fits / 11;
                 let quota = capacity.map_or(quota, |tokens| quota.capacity(tokens));
                 let quota = if split { quota.shards(shards) } else { quota };
                 let quota = match kind {
@@ -341,16 +381,23 @@ fn starts() -> impl Strategy<Value = Timestamp> {
     .prop_map(Timestamp::from_micros)
 }
 
-/// How many tokens come to 2^53 units at most, by the formula of the design.
+/// How many tokens come to 2^53 units at most, by the formula of the design: in the longest step whose
+/// gain does.
 fn tokens_that_fit(quota: &Quota) -> u64 {
-    let period = u64::try_from(quota.period().as_micros()).unwrap();
-    let token = match quota.kind() {
-        Kind::TokenBucket => period / gcd(quota.rate(), period),
-        _ => 1,
+    const MOST: u128 = 1 << 53;
+    let (rate, period) = (u128::from(quota.rate()), quota.period().as_micros());
+    let steps = (0..=6).map(|zeros| 10_u128.pow(zeros));
+    let fits = |step| {
+        let common = gcd(rate * step, period);
+        let (gain, token) = (rate * step / common, period / common);
+        (gain <= MOST).then(|| u64::try_from(MOST / token).unwrap())
     };
-    (1 << 53) / token
+    match quota.kind() {
+        Kind::TokenBucket => steps.filter_map(fits).max().unwrap(),
+        _ => 1 << 53,
+    }
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+fn gcd(a: u128, b: u128) -> u128 {
     if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -144,9 +144,12 @@ fn the_numbers_are_a_text_or_fields() {
         &["initial of 6 is above the capacity of 5 (use at most 5, or raise the capacity)"],
     );
     is_wrong_in_api(
-        "rate: ¶1, per: \"1 day\", capacity: 1000000",
-        &["capacity of 1000000 does not fit: at 1 per day a token counts as 86400000000, and \
-           2^53 can be counted (use a capacity of at most 104249)"],
+        "rate: ¶1, per: \"1 day\", capacity: 10000000000",
+        &[
+            "capacity of 10000000000 does not fit: at 1 per day a token counts as 86400, and 2^53 can \
+           be counted, with ten times the capacity as debt (use a capacity of at most 9477271943, or \
+           set how much may be owed by `max_reserved`)",
+        ],
     );
 }
 

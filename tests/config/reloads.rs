@@ -72,6 +72,22 @@ fn a_comparison_names_the_numbers_that_differ_and_what_takes_a_restart() {
     );
 }
 
+#[test]
+fn the_same_numbers_in_another_spelling_are_no_change() {
+    let running = config(
+        "{limits: {a: \"10 per second\", b: \"60 per minute, capacity 60\", c: \"fixed window: 5 per \
+         day, start 2026-01-01T00:00:00Z\"}}",
+        "yaml",
+    );
+    let next = config(
+        "{limits: {a: \"10/1000ms, capacity 10, shards 1\", b: \"60/60s, initial 60\", c: \"fixed \
+         window: 5 per day, capacity 5, start 2026-07-01T00:00:00Z\"}}",
+        "yaml",
+    );
+    let changes = running.compare(&next, &in_memory());
+    assert_eq!(changes.to_string(), "nothing has changed");
+}
+
 #[tokio::test]
 async fn numbers_are_in_force_at_once_and_what_was_used_stays_used() {
     let running = config(

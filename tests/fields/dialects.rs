@@ -246,7 +246,8 @@ fn draft_7_has_one_policy_for_each_quota() {
         .dialects(Dialect::Draft7);
     assert_eq!(field(&answer(&layer, 1), "ratelimit-policy"), Some("10;w=1, 50;w=60"));
     // Numbers too large for a structured field are sent as the largest that it can hold.
-    let huge = |name, more| Limit::new(name, Quota::fixed_window((1_u64 << 52) + more, SECOND));
+    let window = |rate| Quota::fixed_window(rate, SECOND).max_reserved(0);
+    let huge = |name, more| Limit::new(name, window((1_u64 << 52) + more));
     let layer =
         tollgate_testing::limiter(&ManualClock::new(START)).layer(huge("a", 0)).and(huge("b", 1));
     let headers = answer(&layer.dialects(Dialect::Draft7), 1);

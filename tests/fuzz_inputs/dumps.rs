@@ -87,7 +87,7 @@ fn reference(blocks: &Blocks) -> Option<Vec<(Vec<u8>, i128, i128)>> {
                 && (-MAX..=0).contains(&floor)
                 && (0..=capacity).contains(&initial)
                 && match (byte(0), byte(49)) {
-                    (0, 0) => step == 1 && start == 0,
+                    (0, 0) => start == 0,
                     (1, 0) => start == 0,
                     (1, 1) => true,
                     _ => false,

@@ -87,12 +87,14 @@ fn instants() -> impl Strategy<Value = Timestamp> {
 /// Quotas with all options, among them the largest.
 fn all_quotas() -> impl Strategy<Value = Quota> {
     let large = select(vec![
-        "9007199254740992/us",
+        "9007199254740992/us, max_reserved 0",
+        "4999 per 30 days",
+        "999999937 per day",
         "1 per 9007199254740992us",
-        "fixed window: 9007199254740992 per 9007199254740992us",
+        "fixed window: 9007199254740992 per 9007199254740992us, max_reserved 0",
         "fixed window: 1 per 9007199254740992us, capacity 0, max_reserved 9007199254740992",
         "1/us, capacity 0",
-        "1/us, capacity 9007199254740992, initial 0",
+        "1/us, capacity 9007199254740992, initial 0, max_reserved 0",
     ]);
     let with_initial = quotas().prop_map(|quota| quota.initial(quota.get_capacity() / 2));
     prop_oneof![4 => quotas(), 1 => with_initial, 1 => large.prop_map(|text| text.parse().unwrap())]

@@ -69,6 +69,21 @@ fn other_plans_of_the_same_name_keep_their_numbers() {
     assert_eq!([remaining(&limiter, &FREE, 1), remaining(&limiter, &PRO, 1)], [100, 1_000]);
 }
 
+/// The limit that says its capacity was another one: `replace` answered `Ok`, and changed nothing.
+#[test]
+fn a_limit_is_replaced_by_whichever_spelling_of_its_numbers() {
+    static SPELLED: Limit =
+        Limit::new("per-user", Quota::token_bucket(3, MINUTE).capacity(3).initial(3));
+    for (named, asked) in [(&SPELLED, &FREE), (&FREE, &SPELLED)] {
+        let limiter = frozen();
+        replace(&limiter, named, Quota::token_bucket(100, MINUTE));
+        assert_eq!(remaining(&limiter, asked, 1), 100);
+        // Its own numbers in the other spelling undo it.
+        replace(&limiter, named, *asked.quota());
+        assert_eq!(remaining(&limiter, asked, 1), 3);
+    }
+}
+
 #[test]
 fn all_handles_of_a_limiter_have_the_new_numbers_and_no_other_limiter() {
     let (limiter, other) = (frozen(), frozen());
@@ -111,11 +126,11 @@ fn limits_that_say_different_things_about_outages_go_on_to_say_so() {
 fn numbers_that_cannot_be_kept_change_nothing_and_the_error_says_why() {
     let limiter = frozen();
     replace(&limiter, &FREE, Quota::token_bucket(5, MINUTE));
-    let huge = Quota::token_bucket(1, DAY).capacity(1_000_000);
+    let huge = Quota::token_bucket(1, DAY).capacity(10_000_000_000);
     let error: ReplaceError = limiter.replace(&FREE, huge).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "limit \"per-user\" keeps its numbers, since it cannot have 1 per day, capacity 1000000"
+        "limit \"per-user\" keeps its numbers, since it cannot have 1 per day, capacity 10000000000"
     );
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(cause, Limit::try_new("x", huge).map_err(source).unwrap_err());

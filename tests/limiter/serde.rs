@@ -114,7 +114,7 @@ fn the_error_of_a_table_names_the_entry() {
     for quota in [
         "5 per fortnight",
         "0 per hour, initial 1",
-        "1 per day, capacity 1000000",
+        "1 per day, capacity 10000000000",
         "5 per hour, shards 0",
     ] {
         let json = format!(r#"{{"api": "5 per hour", "login": "{quota}"}}"#);

@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::StatusCode;
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::key::ClientIp;
 use tollgate::middleware::{Admission, Several};
@@ -332,6 +333,54 @@ fn layers_that_charge_different_buckets_or_a_further_cost_are_not_told() {
     let posts = Rule::new(&API).only_methods([http::Method::POST]);
     let app = Router::new().route("/", get(hello).rate_limit(limiter.layer(posts)));
     assert_eq!(told_by(app.layer(limiter.layer(&API)), &["/"]), [""; 0]);
+}
+
+/// A settlement of 50 tokens owed two, without a word.
+#[test]
+fn debt_that_cannot_be_counted_is_told_once_and_what_is_owed_is_answered() {
+    // A bucket can owe a little more than ten times its capacity.
+    static PLAN: Limit = Limit::new("plan", Quota::token_bucket(7_499, tollgate::days(30)));
+    for limiter in [fixed(), RateLimiter::new(Later(Memory::new().clock(ManualClock::new(START))))]
+    {
+        let owes = async |tokens: u64| {
+            let snapshot = limiter.penalize(&PLAN, tokens).await.unwrap();
+            limiter.reset(&PLAN).await.unwrap();
+            snapshot.tokens().to_string()
+        };
+        let lines = told(async || {
+            assert_eq!(owes(11 * 7_499).await, "-74990");
+            let permit = limiter.limit(&PLAN).await.unwrap();
+            assert!(permit.settle(10_000).await.unwrap().tokens().to_string().starts_with("-2501"));
+            limiter.reset(&PLAN).await.unwrap();
+        });
+        assert_eq!(lines, [""; 0]);
+        let lines = told(async || {
+            assert!(owes(1_000_000).await.starts_with("-340"));
+            let permit = limiter.limit(&PLAN).await.unwrap().into_owned();
+            let owed = permit.settle(u64::MAX).await.unwrap().tokens().to_string();
+            assert!(owed.starts_with("-340"), "{owed}");
+        });
+        assert_one(
+            &lines,
+            &["WARN", "limit=\"plan\"", "owes less than was taken", "`max_reserved`"],
+        );
+    }
+}
+
+/// A store that answers later.
+#[derive(Debug)]
+struct Later(Memory);
+
+impl Backend for Later {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        Answer::pending(self.0.apply(charges).wait())
+    }
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        Answer::pending(self.0.adjust(adjustments).wait())
+    }
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        Answer::pending(self.0.reset(ids).wait())
+    }
 }
 
 #[test]

@@ -61,7 +61,8 @@ impl<B> From<Response<B>> for StatusOf {
 
 #[test]
 fn a_layer_that_can_admit_nothing_is_told_when_it_is_first_used() {
-    let cases: [(fn(&RateLimiter) -> tollgate::RateLimitLayer, &[&str]); 5] = [
+    type MakesLayer = fn(&RateLimiter) -> tollgate::RateLimitLayer;
+    let cases: [(MakesLayer, &[&str]); 5] = [
         (|limiter| limiter.layer(&SPACED), &["limit=\"spaced\"", "use `queue` on the layer"]),
         (|limiter| limiter.layer(&TENTHS), &["limit=\"tenths\"", OF_TENTHS]),
         (|limiter| limiter.layer(&TENTHS).cost(3), &["cost of 3 can never fit limit `tenths`"]),
@@ -156,9 +157,9 @@ fn a_call_that_can_never_fit_is_told_once_for_its_limit() {
             }
         });
         let [spaced, tenths, two] = &*lines else { panic!("{lines:#?}") };
-        is_one(&[spaced.clone()], &[ALL, "limit=\"spaced\"", "`reserve` on the call"]);
-        is_one(&[tenths.clone()], &[ALL, OF_TENTHS]);
-        is_one(&[two.clone()], &[LARGE, "cost of 3 can never fit limit `two`"]);
+        is_one(std::slice::from_ref(spaced), &[ALL, "limit=\"spaced\"", "`reserve` on the call"]);
+        is_one(std::slice::from_ref(tenths), &[ALL, OF_TENTHS]);
+        is_one(std::slice::from_ref(two), &[LARGE, "cost of 3 can never fit limit `two`"]);
     }
 }
 

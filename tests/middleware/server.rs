@@ -305,6 +305,9 @@ fn fields_round_up_and_stay_within_structured_fields() {
     assert_eq!(told(odd, 1), is("\"l\";q=20;w=10286", "\"l\";r=19;t=9772"));
     // The next token after the last is 514.29 s away.
     assert_eq!(told(odd, 20), is("\"l\";q=20;w=10286", "\"l\";r=0;t=515"));
+    // In steps of 0.1 ms, the next token is 518.5 s away.
+    let plan = Quota::token_bucket(4_999, tollgate::days(30));
+    assert_eq!(told(plan, 4_999), is("\"l\";q=4999;w=2592000", "\"l\";r=0;t=519"));
     // 150 tokens take two windows of 100.
     let window = Quota::fixed_window(100, MINUTE).start(START).capacity(150);
     assert_eq!(told(window, 1), is("\"l\";q=150;w=120", "\"l\";r=149;t=60"));
@@ -312,7 +315,7 @@ fn fields_round_up_and_stay_within_structured_fields() {
     let none = Quota::token_bucket(10, MINUTE).capacity(0);
     assert_eq!(told(none, 0).0, "\"l\";q=10;w=60");
     // 2^53 does not fit an integer of structured fields.
-    let huge = Quota::fixed_window(1 << 53, SECOND).start(START);
+    let huge = Quota::fixed_window(1 << 53, SECOND).start(START).max_reserved(0);
     assert_eq!(told(huge, 0), is("\"l\";q=999999999999999;w=1", "\"l\";r=999999999999999;t=1"));
 }
 

@@ -15,3 +15,5 @@ mod misuse;
 mod plan;
 #[cfg(all(feature = "memory", feature = "axum"))]
 mod setup_mistakes;
+#[cfg(all(feature = "memory", feature = "axum"))]
+mod strict_window;

@@ -73,11 +73,15 @@ fn a_period_is_at_most_two_to_the_53_microseconds() {
 #[test]
 fn the_error_of_a_capacity_that_does_not_fit_names_one_that_does() {
     says(
-        Quota::token_bucket(1, DAY).capacity(1_000_000).validated(),
-        "capacity of 1000000 does not fit: at 1 per day a token counts as 86400000000, and 2^53 can be counted (use a capacity of at most 104249)",
+        Quota::token_bucket(1, DAY).capacity(10_000_000_000).validated(),
+        "capacity of 10000000000 does not fit: at 1 per day a token counts as 86400, and 2^53 can be counted, with ten times the capacity as debt (use a capacity of at most 9477271943, or set how much may be owed by `max_reserved`)",
     );
     says(
-        Quota::fixed_window(1, DAY).capacity(MAX_UNITS + 1).validated(),
+        Quota::token_bucket(4_999, DAY * 36_500).capacity(10_000_000).validated(),
+        "capacity of 10000000 does not fit: at 4999 per 36500 days a token counts as 3153600000, and 2^53 can be counted, with ten times the capacity as debt (use a capacity of at most 259651, or set how much may be owed by `max_reserved`)",
+    );
+    says(
+        Quota::fixed_window(1, DAY).capacity(MAX_UNITS + 1).max_reserved(0).validated(),
         "capacity of 9007199254740993 does not fit: at 1 per day a token counts as 1, and 2^53 can be counted (use a capacity of at most 9007199254740992)",
     );
 }
@@ -99,9 +103,9 @@ fn the_capacity_that_the_message_names_is_the_largest_that_fits_with_shards() {
 #[test]
 fn the_error_of_a_max_reserved_that_does_not_fit_names_one_that_does() {
     says(
-        Quota::token_bucket(1, DAY).capacity(20).max_reserved(1_000_000).validated(),
-        "max_reserved of 1000000 does not fit: at 1 per day a token counts as 86400000000, and 2^53 can be counted, the capacity included (use a max_reserved of at most \
-         104229)",
+        Quota::token_bucket(1, DAY).capacity(20).max_reserved(200_000_000_000).validated(),
+        "max_reserved of 200000000000 does not fit: at 1 per day a token counts as 86400, and 2^53 can be counted, the capacity included (use a max_reserved of at most \
+         104249991354)",
     );
     says(
         Quota::fixed_window(10, DAY).capacity(MAX_UNITS).max_reserved(1).validated(),
@@ -172,13 +176,15 @@ fn a_quota_has_at_most_so_many_shards_as_a_peek_can_look_at() {
 
 #[test]
 fn the_error_of_shards_that_do_not_fit_names_the_fix() {
-    let quota = Quota::token_bucket(1, DAY * 300);
+    // No longer step divides this period.
+    let quota = Quota::token_bucket(1, Duration::from_micros(25_920_000_000_001));
     says(
-        quota.shards(1_000).validated(),
-        "1000 shards of 1 per 300 days do not fit: a token would count as more than 2^53 (use \
-         fewer shards, or a shorter period)",
+        quota.shards(1_021).validated(),
+        "1021 shards of 1 per 25920000000001 us do not fit: a token would count as more than 2^53 \
+         (use fewer shards, or a shorter period)",
     );
     assert!(quota.shards(300).validated().is_ok());
+    assert!(Quota::token_bucket(1, DAY * 300).shards(1_000).validated().is_ok());
     assert!(Quota::token_bucket(1, DAY).shards(1_000).validated().is_ok());
 }
 
@@ -407,8 +413,8 @@ fn a_text_with_numbers_that_are_no_quota_says_so_as_the_numbers_do() {
         "initial of 4 is above the capacity of 3 (use at most 3, or raise the capacity)",
     );
     unparsable(
-        "1 per day, capacity 1_000_000",
-        "capacity of 1000000 does not fit: at 1 per day a token counts as 86400000000, and 2^53 can be counted (use a capacity of at most 104249)",
+        "1 per day, capacity 10_000_000_000",
+        "capacity of 10000000000 does not fit: at 1 per day a token counts as 86400, and 2^53 can be counted, with ten times the capacity as debt (use a capacity of at most 9477271943, or set how much may be owed by `max_reserved`)",
     );
 }
 
@@ -608,6 +614,10 @@ fn a_mistake_in_code_panics_with_what_is_allowed() {
         ),
         (
             panic_message(|| Limit::new("login", LOGIN.quota().capacity(u64::MAX))),
+            "the capacity does not fit 2^53 units, with ten times as much debt (set `max_reserved`)",
+        ),
+        (
+            panic_message(|| Limit::new("login", LOGIN.quota().capacity(u64::MAX).max_reserved(0))),
             "the capacity does not fit 2^53 units",
         ),
         (
@@ -1004,13 +1014,13 @@ fn names_the_largest(quota: Quota, option: &str, with: fn(Quota, u64) -> Quota) 
     }
 }
 
-/// The number in "(use a capacity of at most 20)".
+/// The number in "(use a capacity of at most 20, or ..)".
 #[track_caller]
 fn fits(message: &str, option: &str) -> u64 {
     let before = format!("(use a {option} of at most ");
     let (_, number) =
         message.split_once(&before).unwrap_or_else(|| panic!("no way out: {message}"));
-    number.trim_end_matches(')').parse().unwrap()
+    number.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
 fn text(validated: &Result<Quota, QuotaError>) -> String {
@@ -1030,7 +1040,7 @@ fn quotas() -> [Quota; 12] {
         Quota::token_bucket(7, SECOND),
         Quota::token_bucket(10, MINUTE),
         Quota::token_bucket(1, DAY),
-        Quota::token_bucket(999_983, micros(2_591_999_999)),
+        Quota::token_bucket(999_983, micros(2_591_999_999)).max_reserved(0),
         Quota::token_bucket(20, micros(MAX_UNITS / 32)),
         Quota::fixed_window(1, micros(1)),
         Quota::fixed_window(7, SECOND),

@@ -18,12 +18,18 @@ pub(super) fn bucket(quota: Quota) -> Bucket {
 /// A quota of either kind, with numbers from the smallest to the largest that can be counted.
 pub(super) fn random_quota(dice: &mut Dice) -> Quota {
     loop {
-        let period = match dice.below(4) {
+        let period = match dice.below(5) {
             0 => 1 + dice.up_to((1 << 53) - 1),
             1 => 1 + dice.below(10),
+            // Large numbers in seconds, for which token buckets take longer steps.
+            2 => (1 + dice.up_to(300_000_000)) * 1_000_000,
             _ => dice.pick(&[1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000]),
         };
-        let most = if dice.one_in(8) { 1 << 53 } else { 100 };
+        let most = match dice.below(8) {
+            0 => 1 << 53,
+            1 | 2 => 1_000_000_000,
+            _ => 100,
+        };
         let rate = 1 + dice.up_to(most);
         let period = Duration::from_micros(period);
         let mut quota = match dice.below(2) {
@@ -91,5 +97,24 @@ pub(super) fn vary_quota(dice: &mut Dice, before: &Quota) -> Quota {
         if let Ok(quota) = quota.capacity(capacity).shards(shards).validated() {
             return quota;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the suite plays is worth only as much as the quotas that it draws.
+    #[test]
+    fn random_quotas_are_of_both_kinds_and_count_in_steps_of_all_lengths() {
+        let mut dice = Dice(7);
+        let drawn: Vec<_> = (0..4_000).map(|_| random_quota(&mut dice)).collect();
+        let count = |has: &dyn Fn(&Quota) -> bool| drawn.iter().filter(|one| has(one)).count();
+        let windows = count(&|quota| quota.kind() == Kind::FixedWindow);
+        let in_steps = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000].map(|step| {
+            count(&|quota| quota.kind() == Kind::TokenBucket && bucket(*quota).step() == step)
+        });
+        println!("{windows} windows, and token buckets by steps of 1, 10, .. us: {in_steps:?}");
+        assert!(windows > 400 && in_steps.iter().all(|count| *count > 10), "{in_steps:?}");
     }
 }

@@ -49,7 +49,8 @@ impl LeaseTerms {
             Kind::FixedWindow => limit.step().min(MAX_LIFE),
             Kind::TokenBucket => {
                 let half = limit.capacity().unsigned_abs() / 2;
-                match half.checked_div(limit.gain()).unwrap_or(0).min(MAX_LIFE) {
+                let steps = half.checked_div(limit.gain()).unwrap_or(0);
+                match steps.saturating_mul(limit.step()).min(MAX_LIFE) {
                     life @ ..MIN_LIFE => return Err(Unleasable::ShortLife { life }),
                     life => life,
                 }
@@ -66,10 +67,7 @@ impl LeaseTerms {
     /// The terms with lots of this life.
     pub(super) fn with_life(limit: &Bucket, life: u64) -> Self {
         let is_window = limit.kind() == Kind::FixedWindow;
-        let gain = |micros: u64| match is_window {
-            true => 0,
-            false => units(micros.saturating_mul(limit.gain())),
-        };
+        let gain = |micros| if is_window { 0 } else { most_gained(limit, micros) };
         let longest_wait = if is_window { 0 } else { life.saturating_mul(4) / 15 };
         let store = limit.with_capacity(limit.capacity().saturating_sub(gain(life)));
         let floor = if is_window { 0 } else { limit.capacity() / 16 };
@@ -139,9 +137,9 @@ impl LeaseTerms {
         units(self.limit.token())
     }
 
-    /// What the bucket gains in so many microseconds. A window gains nothing while it lasts.
+    /// What the bucket gains at most in so many microseconds. A window gains nothing while it lasts.
     pub(super) fn gain_in(&self, micros: u64) -> Units {
-        if self.is_window() { 0 } else { units(micros.saturating_mul(self.limit.gain())) }
+        if self.is_window() { 0 } else { most_gained(&self.limit, micros) }
     }
 
     /// How long it takes to gain so many units, rounded up. A window does not gain while it lasts.
@@ -149,13 +147,19 @@ impl LeaseTerms {
         if self.is_window() {
             return 0;
         }
-        units.max(0).unsigned_abs().div_ceil(self.limit.gain())
+        let steps = units.max(0).unsigned_abs().div_ceil(self.limit.gain());
+        steps.saturating_mul(self.limit.step())
     }
 
     /// The longest deadline that a question may have.
     pub(super) const fn longest_deadline(&self) -> Duration {
         Duration::from_micros(self.life / 4)
     }
+}
+
+/// What a token bucket gains in so many microseconds, a step that has begun before included.
+fn most_gained(limit: &Bucket, micros: u64) -> Units {
+    units(micros.div_ceil(limit.step()).saturating_mul(limit.gain()))
 }
 
 /// A time less a thousandth and a tick.

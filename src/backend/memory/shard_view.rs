@@ -9,6 +9,7 @@ use super::rank::{Rank, Share};
 use super::table::{Slot, Table};
 use crate::algebra::State;
 use crate::clock::Timestamp;
+use crate::quota::Kind;
 
 /// What an eviction reads of a shard.
 #[derive(Clone, Copy)]
@@ -40,8 +41,12 @@ impl ShardView<'_> {
 
     /// Whether windows of this quota may have ended since the scan, which lowers ranks.
     pub(super) fn is_outdated(&self, name: NonZeroU32, scanned_at: Option<Timestamp>) -> bool {
-        let step = self.quotas.get(name).map_or(1, |bucket| bucket.step());
-        step > 1 && scanned_at.is_none_or(|at| self.now.micros_since(at) >= step.max(WINDOW_SCAN))
+        let bucket = self.quotas.get(name);
+        let step = bucket.map_or(1, |bucket| bucket.step());
+        // Ranks of token buckets stay, however long their steps.
+        step > 1
+            && bucket.is_some_and(|bucket| bucket.kind() == Kind::FixedWindow)
+            && scanned_at.is_none_or(|at| self.now.micros_since(at) >= step.max(WINDOW_SCAN))
     }
 }
 

@@ -140,6 +140,16 @@ mod tests {
         assert_eq!((index.remove(&large), index.all().len()), (None, 1));
     }
 
+    /// In two queues, the waiters of one would not get what the others give up.
+    #[test]
+    fn a_bucket_has_one_queue_whichever_way_its_numbers_are_written() {
+        let mut index = QueueIndex::default();
+        index.insert(set([bucket(1, 5)]), Arc::new(()));
+        let limit = Limit::new("limit", Quota::token_bucket(5, HOUR).capacity(5).initial(5));
+        let spelled = QueueBucket::new(Arc::new(limit), Key::from(1_u64), 0);
+        assert!(index.get(&set([spelled])).is_some());
+    }
+
     /// Plays all sets of seven buckets against queues on all sets of seven buckets.
     #[test]
     fn the_queues_of_all_subsets_are_found_and_no_other() {

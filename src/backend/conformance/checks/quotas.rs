@@ -18,12 +18,16 @@ pub(in crate::backend::conformance) async fn the_edges_of_the_formula_are_exact(
     let mut trial = Trial::new(&subject);
     for (nth, quota) in [
         Quota::token_bucket(1, TICK),
-        Quota::token_bucket(MOST, TICK),
-        Quota::token_bucket(1, TICK * 7).capacity(MOST / 7),
+        Quota::token_bucket(MOST, TICK).max_reserved(0),
+        Quota::token_bucket(1, TICK * 7).capacity(MOST / 7).max_reserved(0),
         Quota::token_bucket(1, Duration::from_micros(MOST)),
-        Quota::fixed_window(MOST, TICK * 3),
-        Quota::fixed_window(1, Duration::from_micros(MOST)).capacity(MOST),
-        Quota::fixed_window(MOST, HOUR),
+        Quota::token_bucket(1, Duration::from_micros(MOST)).max_reserved(0),
+        // In steps of 0.1 ms, and of a second.
+        Quota::token_bucket(4_999, DAY * 30),
+        Quota::token_bucket(999_999_937, DAY),
+        Quota::fixed_window(MOST, TICK * 3).max_reserved(0),
+        Quota::fixed_window(1, Duration::from_micros(MOST)).capacity(MOST).max_reserved(0),
+        Quota::fixed_window(MOST / 11, HOUR),
         Quota::token_bucket(7, HOUR).capacity(0),
         Quota::token_bucket(7, HOUR).capacity(0).max_reserved(3),
         Quota::fixed_window(7, HOUR).capacity(0),

@@ -21,7 +21,7 @@ mod returns;
 
 use self::demand_meter::DemandMeter;
 use self::lot::Lots;
-use super::terms::{LeaseTerms, units};
+use super::terms::LeaseTerms;
 use crate::algebra::Units;
 use crate::clock::Timestamp;
 
@@ -100,8 +100,10 @@ pub(super) enum LeaseDecision {
 
 impl LeaseNode {
     pub(super) fn new(terms: &LeaseTerms, now: Timestamp, dice: u64) -> Self {
-        let line = units(terms.longest_wait().saturating_mul(terms.limit().gain()));
-        let largest_lot = if terms.is_window() { terms.store().capacity() / 8 } else { line };
+        let largest_lot = match terms.is_window() {
+            true => terms.store().capacity() / 8,
+            false => terms.gain_in(terms.longest_wait()),
+        };
         Self {
             lots: Lots::default(),
             meter: DemandMeter::new(now),

@@ -6,7 +6,7 @@
 
 mod journal;
 
-use crate::algebra::{Bucket, State, Units, Verdict};
+use crate::algebra::{Bucket, BucketNumbers, State, Units, Verdict};
 use crate::backend::conformance::dice::Dice;
 use crate::backend::lease::node::{
     LeaseDecision, LeaseNode, LotAnswer, LotQuestion, LotReturn, PermitReturn,
@@ -75,9 +75,13 @@ fn quota(dice: &mut Dice) -> (Bucket, u64) {
         let quota = quota.capacity(gain + extra).start(Timestamp::from_micros(EPOCH));
         (Bucket::new(&quota).unwrap(), life.min(period))
     } else {
+        // Steps longer than a tick are those of numbers which are too large to be played.
+        let step = if dice.one_in(3) { 2 + dice.below(9) } else { 1 };
+        let held_back = gain * life.div_ceil(step);
         // A million a second is one each tick.
-        let quota = Quota::token_bucket(gain * 1_000_000, SECOND).capacity(gain * life + extra + 1);
-        (Bucket::new(&quota).unwrap(), life)
+        let quota = Quota::token_bucket(gain * 1_000_000, SECOND).capacity(held_back + extra + 1);
+        let numbers = BucketNumbers::new(&Bucket::new(&quota).unwrap());
+        (BucketNumbers { step, ..numbers }.bucket().unwrap(), life)
     }
 }
 

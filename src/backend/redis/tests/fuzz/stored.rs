@@ -187,9 +187,12 @@ pub(in crate::backend::redis) fn all_quotas() -> Vec<Quota> {
         Quota::fixed_window(10, HOUR),
         Quota::fixed_window(10, HOUR).start(START).max_reserved(20),
         Quota::fixed_window(3, MINUTE).initial(1),
-        Quota::token_bucket(1 << 52, micros(1)),
-        Quota::token_bucket(3, micros(1)).capacity((1 << 53) - 1),
+        Quota::token_bucket(1 << 52, micros(1)).max_reserved(0),
+        Quota::token_bucket(3, micros(1)).capacity((1 << 53) - 1).max_reserved(1),
         Quota::token_bucket(1, micros(1 << 53)),
+        // In steps of 0.1 ms, and of a second.
+        Quota::token_bucket(4_999, HOUR * 720),
+        Quota::token_bucket(999_999_937, HOUR * 24),
         Quota::fixed_window(2, micros((1 << 53) - 1)),
         Quota::fixed_window(5, micros(3)),
     ]
