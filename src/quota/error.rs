@@ -131,7 +131,7 @@ impl QuotaError {
     }
 
     /// Of two errors about the same number, the one with the tighter bound: that bound satisfies
-    /// both.
+    /// both. A capacity that does not fit comes before a debt, which no bound would mend.
     pub(super) const fn or_tighter(self, other: Self) -> Self {
         match (self.0, other.0) {
             (QuotaProblem::Capacity { fits, .. }, QuotaProblem::Capacity { fits: tighter, .. })
@@ -139,6 +139,7 @@ impl QuotaError {
                 QuotaProblem::MaxReserved { fits, .. },
                 QuotaProblem::MaxReserved { fits: tighter, .. },
             ) if tighter < fits => other,
+            (QuotaProblem::MaxReserved { .. }, QuotaProblem::Capacity { .. }) => other,
             _ => self,
         }
     }

@@ -96,6 +96,12 @@ fn an_error_about_large_numbers_says_what_would_fit() {
              the capacity as debt (use a capacity of at most 2729, or set how much may be owed by \
              `max_reserved`)",
         ),
+        // The whole limit cannot hold its capacity, and a shard cannot owe so much.
+        (
+            "640 per 14083276186489us, max_reserved 40293, shards 64",
+            "capacity of 640 (the rate, as none is set) does not fit: at 640 per 14083276186489 us a \
+             token counts as 14083276186489, and 2^53 can be counted (use a capacity of at most 639)",
+        ),
         (
             "1 per day, max_reserved 200_000_000_000",
             "max_reserved of 200000000000 does not fit: at 1 per day a token counts as 86400, and \
