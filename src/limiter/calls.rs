@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Limit;
 use super::complete_answer::{CompleteAnswer, is_complete};
-use super::demand::{Demands, Mode, tokens_of};
+use super::demand::{Demands, Mode};
 use super::engine::RateLimiter;
 use super::grant::Grant;
 #[cfg(feature = "memory")]
@@ -20,6 +20,7 @@ use super::replacements::any as any_replaced;
 use super::reserve_call::{ReserveCall, debug, nanos};
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError, Key};
+use crate::quota::tokens_of;
 
 impl RateLimiter {
     /// Takes tokens from a limit.

@@ -47,13 +47,6 @@ impl Mode {
     }
 }
 
-/// The tokens of a cost as callers have it. One below zero, or above what a `u64` holds, is more than
-/// any limit can grant.
-#[inline]
-pub(crate) fn tokens_of(cost: impl TryInto<u64>) -> u64 {
-    cost.try_into().unwrap_or(u64::MAX)
-}
-
 impl<L> Demand<L> {
     /// A demand for one token of the bucket that all callers share.
     #[inline]

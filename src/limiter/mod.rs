@@ -230,8 +230,6 @@ pub use self::events::{
 
 pub(crate) use self::complete_answer::CompleteAnswer;
 pub(crate) use self::defaults::Speech;
-#[cfg(feature = "middleware")]
-pub(crate) use self::demand::tokens_of;
 #[cfg(feature = "memory")]
 pub(crate) use self::demand::units_of;
 pub(crate) use self::demand::{Demand, Mode};

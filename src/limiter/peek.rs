@@ -7,13 +7,13 @@ use std::task::{Context, Poll, ready};
 use smallvec::SmallVec;
 
 use super::Limit;
-use super::demand::tokens_of;
 use super::engine::RateLimiter;
 use super::progress::Progress;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot};
 use crate::algebra::{State, Terms, Verdict, charge, charge_pair};
 use crate::backend::{Applied, BackendError, BucketId, Charge, Key, Reading};
+use crate::quota::tokens_of;
 
 impl RateLimiter {
     /// Looks how a limit stands and whether [`cost`](PeekCall::cost) tokens fit. Takes nothing.

@@ -8,7 +8,8 @@ use super::chosen_limit::ChosenLimit;
 use super::rule::{RequestCost, Rule};
 use super::{MissingKey, Portion, ResponseHead};
 use crate::key::{Head, IntoExtracted, KeyExtractor, from_fn};
-use crate::limiter::{Limit, tokens_of};
+use crate::limiter::Limit;
+use crate::quota::tokens_of;
 
 /// What a request pays: the limit, the key and the cost.
 impl Rule {

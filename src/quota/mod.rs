@@ -40,7 +40,7 @@ pub use self::error::QuotaError;
 pub(crate) use self::period::parse as parse_period;
 pub(crate) use self::scale::Scale;
 pub use self::text::ParseQuotaError;
-pub(crate) use self::units::MAX_UNITS;
+pub(crate) use self::units::{MAX_UNITS, tokens_of};
 
 /// One second.
 pub const SECOND: Duration = Duration::from_secs(1);

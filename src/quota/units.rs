@@ -25,3 +25,10 @@ pub(super) const fn micros(period: Duration) -> Option<NonZeroU64> {
 pub(super) const fn widen(small: u32) -> u64 {
     small as u64
 }
+
+/// The tokens of a cost as callers have it. One below zero, or above what a `u64` holds, is more than
+/// any limit can grant.
+#[inline]
+pub(crate) fn tokens_of(cost: impl TryInto<u64>) -> u64 {
+    cost.try_into().unwrap_or(u64::MAX)
+}
