@@ -29,7 +29,7 @@ fn a_window_starts_again_at_its_end_whether_it_is_used_or_not() {
     assert_eq!(times(&refused.snapshots()[0]), [end; 3]);
     assert_eq!(refused.retry_after(), Some(18 * HOUR), "a refusal waits for the same instant");
     assert_eq!(times(&at_once(permit.settle(90)).unwrap()), [end; 3]);
-    // In the next window, also if nobody has asked since.
+    // The next window begins without a request.
     clock.set(START + DAY);
     assert_eq!(times(&seen()), [Some(START + 2 * DAY), Some(START + 2 * DAY), Some(START + DAY)]);
     clock.set(START + 9 * DAY + HOUR);

@@ -1,5 +1,5 @@
-//! What the guide on choosing promises to those whose requests somebody else counts, in windows that
-//! begin anywhere.
+//! The table in the guide on choosing: clients of a server that counts requests in a sliding
+//! window.
 
 use std::collections::VecDeque;
 use std::time::Duration;
