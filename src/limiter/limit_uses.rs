@@ -82,8 +82,8 @@ struct ConvertedBucket {
     others: u32,
 }
 
-/// How many mistakes of each kind are logged at most. A service that makes limits of more names fills neither the
-/// memory nor the log.
+/// How many mistakes of each kind are logged at most. A service that makes limits of more names fills
+/// neither the memory nor the log.
 const MAX_LOGGED: usize = 100;
 
 /// A change of plan changes the quota of a bucket once. Three changes within a minute are there and
