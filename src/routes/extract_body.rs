@@ -91,12 +91,13 @@ pub struct WholeBody {
 /// # drop(app);
 /// ```
 ///
-/// A cost as well, and a key of which the store only gets a digest:
+/// A cost as well. With the feature `credentials`, the key can be a `digest` of the address, so that
+/// the store does not get the address itself:
 ///
 /// ```
 /// use axum::Json;
 /// use serde::Deserialize;
-/// use tollgate::key::{digest, extension};
+/// use tollgate::key::extension;
 /// use tollgate::routes::extract_body;
 /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 ///
@@ -110,7 +111,7 @@ pub struct WholeBody {
 ///
 /// let limit = RateLimiter::in_memory()
 ///     .layer(&MAILS)
-///     .key(extension(|mail: &Mail| digest(mail.from.to_lowercase())))
+///     .key(extension(|mail: &Mail| mail.from.to_lowercase()))
 ///     .cost_with(|head| head.extensions().get::<Mail>().map_or(1, |mail| mail.to.len() as u64));
 /// let read = extract_body(64 * 1024, |Json(mail): Json<Mail>| mail);
 /// # drop((limit, read));
