@@ -187,7 +187,7 @@ fn a_redis_server_that_is_full_is_logged_once() {
 /// The log contained the key of a client, but keys must not be logged.
 #[cfg(feature = "redis")]
 #[test]
-fn a_value_that_is_no_bucket_is_logged_without_its_key() {
+fn a_value_in_redis_that_is_no_bucket_is_logged_without_its_key() {
     use tollgate::backend::Redis;
     use tollgate_testing::redis::Server;
 

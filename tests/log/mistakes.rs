@@ -267,7 +267,7 @@ fn a_limit_that_is_paid_twice_is_told_where_requests_may_wait() {
 /// A store that answers later leaves both decisions pending, and its limiter compares no calls.
 #[cfg(feature = "redis")]
 #[test]
-fn mistakes_of_layers_are_told_with_a_store_that_answers_later() {
+fn mistakes_of_layers_are_told_with_redis_which_answers_later() {
     use tollgate::backend::Redis;
     use tollgate_testing::redis::Server;
 
