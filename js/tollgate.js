@@ -5,14 +5,18 @@
 /**
  * The formula, in whole numbers: takes `cost` tokens at `now`, as `calculate` does.
  * `value` and `ts` are the state with the cost taken; keep it unless the verdict is `refused`.
- * @param {Record<"step"|"gain"|"token"|"capacity"|"floor", number>} numbers `bucket` of the answer
- * @param {{value: number, ts: number}} state units, and the microsecond at which there were as many
+ * @param {Record<"step"|"gain"|"token"|"capacity"|"floor", number>} numbers `bucket` of the answer;
+ *   where a calendar says when windows begin, also its `windows`
+ * @param {{value: number, ts: number, kept?: object}} state units, and the microsecond at which there
+ *   were as many; `kept` of the answer, if it has that
  * @param {number|bigint} now microseconds since the Unix epoch
  * @param {number|bigint} cost tokens
  * @param {number|bigint|null} maxWait the longest wait in a queue; null for any
  * @returns {Charged}
  */
 export function charge(numbers, state, now, cost, maxWait = 0) {
+  if (state.kept) return chargeSlower(numbers, state, BigInt(now), cost, maxWait);
+  if (numbers.windows) return chargeOnCalendar(numbers, state, BigInt(now), cost, maxWait);
   const [step, gain, token, capacity, floor] =
     ["step", "gain", "token", "capacity", "floor"].map((name) => BigInt(numbers[name]));
   let [value, ts] = [BigInt(state.value), BigInt(state.ts)];
@@ -25,6 +29,74 @@ export function charge(numbers, state, now, cost, maxWait = 0) {
   const wait = at > now ? at - now : 0n;
   const reserved = value >= floor && (maxWait === null || wait <= BigInt(maxWait));
   return { verdict: reserved ? "reserved" : "refused", wait, value, ts };
+}
+
+/**
+ * The same with windows of a calendar. They are counted, from the first that the server has told, and
+ * a step is one window.
+ */
+function chargeOnCalendar({ windows, ...numbers }, state, now, cost, maxWait) {
+  const { start, around, numberOf, mean } = counted(windows);
+  const [ts, present] = [numberOf(BigInt(state.ts)), around(now)];
+  const flat = charge({ ...numbers, step: 1 }, { value: state.value, ts }, present, cost, null);
+  const wait = flat.wait > 0n ? start(present + flat.wait) - now : 0n;
+  const late = flat.verdict === "reserved" && maxWait !== null && wait > BigInt(maxWait);
+  const ahead = flat.ts - present; // of a blocked bucket: its time tells which window it is
+  const later = ahead > 0n ? ahead * mean + mean / 4n : 0n;
+  return { ...flat, verdict: late ? "refused" : flat.verdict, wait, ts: start(present) + later };
+}
+
+/** Windows by their number. Beyond the last that the server has told, they have the mean length. */
+function counted(windows) {
+  const [mean, ...starts] = [windows.mean, ...windows.starts].map(BigInt);
+  const [first, last, told] = [starts[0], starts[starts.length - 1], BigInt(starts.length - 1)];
+  const begun = (now) => BigInt(Math.max(starts.filter((start) => start <= now).length - 1, 0));
+  return {
+    mean,
+    start: (n) => (n <= told ? starts[Number(n)] : last + (n - told) * mean),
+    around: (now) => (now >= last ? told + (now - last) / mean : begun(now)),
+    numberOf: (ts) => nearest(ts - first, mean),
+  };
+}
+
+/** How many windows a distance is, to the nearest one. */
+function nearest(distance, mean) {
+  const [halves, whole] = [2n * distance + mean, 2n * mean];
+  return (halves - (((halves % whole) + whole) % whole)) / whole;
+}
+
+/** Takes from a bucket that gains by faster numbers, as `charge_slower` does. */
+function chargeSlower(numbers, { ts, kept }, now, cost, maxWait) {
+  const { token, capacity } = kept;
+  const own = charge({ ...kept, floor: 0 }, kept, now, 0);
+  const used = BigInt(capacity) - own.value;
+  const inOwn = (units) => (units * BigInt(token)) / BigInt(numbers.token);
+  const taken = (used * BigInt(numbers.token) + BigInt(token) - 1n) / BigInt(token); // rounded up
+  const left = BigInt(numbers.capacity) - taken;
+  const held = own.value < 0n && own.ts > now ? min(left, -1n) : left; // blocked, or not
+  const start = startOfStep(numbers, BigInt(ts), now);
+  const wait = held < 0n ? 0 : maxWait; // what is used has to fit before any can be reserved
+  const charged = charge(numbers, { value: held, ts: start }, now, cost, wait);
+  if (charged.verdict !== "refused") return charged;
+  const more = used - inOwn(BigInt(numbers.capacity) - BigInt(cost) * BigInt(numbers.token));
+  const steps = more > 0n ? (more + BigInt(kept.gain) - 1n) / BigInt(kept.gain) : 0n;
+  return { ...charged, wait: afterSteps(kept, own.ts, steps) - now };
+}
+
+/** When the step or the window around now began, where one begins at `ts`. */
+function startOfStep({ step, windows }, ts, now) {
+  if (windows) {
+    const { start, around } = counted(windows);
+    return start(around(now));
+  }
+  return now > ts ? now - ((now - ts) % BigInt(step)) : ts;
+}
+
+/** The instant so many steps after a time. */
+function afterSteps({ step, windows }, ts, steps) {
+  if (!windows) return ts + BigInt(step) * steps;
+  const { start, numberOf } = counted(windows);
+  return start(numberOf(ts) + steps);
 }
 
 const min = (a, b) => (a < b ? a : b);
@@ -62,7 +134,7 @@ export class Bucket {
    * @param {() => number} time
    */
   constructor(limit, now, sent, received = sent, time = clock) {
-    // Name, cost, max_cost, max_wait, bucket, quota; value and ts.
+    // Name, cost, max_cost, max_wait, bucket, quota; value and ts; kept, if it is there.
     Object.assign(this, limit, { time });
     /** Half the round trip: the server's clock shows `serverTime()` plus this, give or take this. */
     this.uncertainty = (received - sent) / 2;
@@ -106,13 +178,15 @@ export class Bucket {
   take(cost = this.cost ?? 1, now = this.time()) {
     this.last = { ...this.predict(cost, now), cost, sent: now };
     if (this.last.verdict !== "refused") {
-      const { step, gain, token, capacity } = this.bucket;
+      const { step, gain, token, capacity, windows } = this.bucket;
       const [sent, arrived] = [now, now + 4 * this.uncertainty].map((time) =>
         charge(this.bucket, this, this.serverTime(time), cost));
       const isFull = sent.value + BigInt(cost) * BigInt(token) === BigInt(capacity);
-      const gained = ((arrived.ts - sent.ts) / BigInt(step)) * BigInt(gain);
+      const passed = arrived.ts - sent.ts;
+      const steps = windows ? nearest(passed, BigInt(windows.mean)) : passed / BigInt(step);
+      const gained = steps * BigInt(gain);
       const [value, ts] = isFull ? [arrived.value, arrived.ts] : [arrived.value - gained, sent.ts];
-      Object.assign(this, { value: floor(value), ts: Number(ts) });
+      Object.assign(this, { value: floor(value), ts: Number(ts), kept: undefined });
     }
     return this.last;
   }
@@ -127,6 +201,10 @@ export class Bucket {
   observe(response, taken, received = this.time()) {
     const refused = response.status === 429 || response.status === 503;
     if (refused !== (taken.verdict === "refused")) {
+      if (this.kept) {
+        const { value, ts } = charge(this.bucket, this, this.serverTime(received), 0);
+        Object.assign(this, { value: floor(value), ts: Number(ts), kept: undefined });
+      }
       this.value += (refused ? taken.cost : -taken.cost) * this.bucket.token;
     }
     const member = response.headers.get("ratelimit")?.split(JSON.stringify(this.name))[1];

@@ -83,6 +83,7 @@
 //! | `postgres-tls` | `postgres` over TLS | no |
 //! | `sqlx` | `postgres`, and decisions inside transactions of `sqlx` | no |
 //! | `leasing` | lots of tokens that each node serves from its memory, for limits hotter than a store | no |
+//! | `calendar` | quotas whose windows begin when a day, a week or a month does in a time zone | no |
 //! | `uuid` | [`Key`] from the `Uuid` of the crate `uuid` | no |
 //! | `conformance` | a test suite for a store of your own, `backend::conformance` | no |
 //! | `serde` | [`Quota`] and [`Limit`] in configuration files, [`Snapshot`] as JSON | no |

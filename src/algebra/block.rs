@@ -56,7 +56,9 @@ pub fn block(bucket: &Bucket, state: State, end: Timestamp, now: Timestamp) -> S
     let last_tick = Timestamp::from_micros(end.as_micros().saturating_sub(1));
     let State { value, ts } = bucket.refresh(state, last_tick);
     // If the capacity is all 2^53 units that can be counted, no value below zero is left to store.
-    State { value: value.min(-1).max(bucket.min_value()), ts }
+    let blocked = State { value: value.min(-1).max(bucket.min_value()), ts };
+    // The time of a window of a calendar that is yet to come is told from the present one.
+    if bucket.calendar().is_some() { bucket.refresh(blocked, now) } else { blocked }
 }
 
 /// The last instant that a double counts exactly.

@@ -6,7 +6,7 @@ use super::state::{State, Units};
 use super::terms::Terms;
 use super::tokens::Tokens;
 use crate::clock::Timestamp;
-use crate::quota::{Kind, MAX_UNITS, Quota, QuotaError, Scale};
+use crate::quota::{Calendar, Kind, MAX_UNITS, Quota, QuotaError, Scale};
 
 /// The numbers of a quota in units and microseconds.
 ///
@@ -32,6 +32,9 @@ pub struct Bucket {
     pub(super) floor: Units,
     pub(super) initial: Units,
     pub(super) start: Option<Timestamp>,
+    /// Where windows begin, if they are those of a calendar. Then `step` is a length that none
+    /// exceeds.
+    pub(super) calendar: Option<Calendar>,
 }
 
 impl Bucket {
@@ -75,6 +78,7 @@ impl Bucket {
             floor: 0_i64.saturating_sub_unsigned(scale.max_reserved),
             initial,
             start: quota.first_start(),
+            calendar: quota.windows(),
         }
     }
 
@@ -102,9 +106,30 @@ impl Bucket {
     }
 
     /// Whether `ts` is an instant at which the bucket gains: for a fixed window, one at which a
-    /// window starts.
+    /// window starts. True at every instant for the windows of a calendar, whose step tells that they
+    /// are the same.
     pub(crate) fn gains_at(&self, ts: Timestamp, phase: impl FnOnce() -> Timestamp) -> bool {
-        self.last_gain(ts, phase) == ts
+        self.calendar.is_some() || self.last_gain(ts, phase) == ts
+    }
+
+    /// The calendar of the windows, if they have one.
+    #[inline]
+    pub(crate) const fn calendar(&self) -> Option<Calendar> {
+        self.calendar
+    }
+
+    /// This bucket as it reads to one whose store knows the calendar of `other` only.
+    ///
+    /// What is stored of a bucket does not say where the windows of another calendar begin, so they
+    /// count with the length that none exceeds: they gain late, and never early.
+    pub(crate) fn seen_by(&self, other: &Self) -> Self {
+        let calendar = if self.step == other.step { other.calendar } else { None };
+        Self { calendar, ..*self }
+    }
+
+    /// The same bucket on a clock that shows the numbers of windows in place of the time.
+    pub(super) fn of_window_numbers(&self) -> Self {
+        Self { step: NonZeroU64::MIN, calendar: None, ..*self }
     }
 
     /// How the bucket gains.
@@ -116,8 +141,9 @@ impl Bucket {
 
     /// How often the bucket gains, in microseconds.
     ///
-    /// That is the period of a fixed window, and 1 for a token bucket unless its numbers are too
-    /// large for that: see [`Quota`](crate::Quota#what-is-exact).
+    /// That is the period of a fixed window, a length that no window of a calendar exceeds, and 1 for
+    /// a token bucket unless its numbers are too large for that: see
+    /// [`Quota`](crate::Quota#what-is-exact).
     #[must_use]
     #[inline]
     pub const fn step(&self) -> u64 {
@@ -242,9 +268,13 @@ impl Bucket {
 
     fn refused_when_full(&self, left: Units, terms: Terms) -> bool {
         // The shortest wait is that of a request just before the next gain.
-        let full = State { value: self.capacity, ts: Timestamp::UNIX_EPOCH };
-        let wait = self.gained_at(State { value: left, ..full }, left.unsigned_abs());
-        let shortest = wait.micros_since(full.ts).saturating_sub(self.step.get().saturating_sub(1));
+        let step = match self.calendar {
+            // The shortest windows in a row have more than four fifths of the mean length.
+            Some(calendar) => (calendar.mean() / 5).saturating_mul(4).unsigned_abs(),
+            None => self.step.get(),
+        };
+        let windows = self.steps_to_gain(left.unsigned_abs()).saturating_sub(1);
+        let shortest = windows.saturating_mul(step).saturating_add(1);
         left < terms.floor().min(0) || shortest > terms.max_wait()
     }
 
@@ -266,7 +296,7 @@ impl Bucket {
 
     /// Whether the windows need a phase, because the quota has no start.
     pub(crate) fn needs_phase(&self) -> bool {
-        self.kind == Kind::FixedWindow && self.start.is_none()
+        self.kind == Kind::FixedWindow && self.start.is_none() && self.calendar.is_none()
     }
 
     /// The last instant up to `now` at which the bucket gains: the start of a window, or of a step of
@@ -275,6 +305,9 @@ impl Bucket {
     fn last_gain(&self, now: Timestamp, phase: impl FnOnce() -> Timestamp) -> Timestamp {
         if self.step == NonZeroU64::MIN {
             return now;
+        }
+        if let Some(calendar) = self.calendar {
+            return calendar.start(now);
         }
         let first = match self.kind {
             Kind::TokenBucket => Timestamp::UNIX_EPOCH,
@@ -296,20 +329,49 @@ impl Bucket {
     #[must_use]
     #[inline]
     pub fn refresh(&self, state: State, now: Timestamp) -> State {
+        if self.step != NonZeroU64::MIN
+            && let Some(calendar) = self.calendar
+        {
+            return self.refresh_on(calendar, state, now);
+        }
         let State { value, ts } = state;
         let steps = self.steps(now.micros_since(ts));
-        // Compare gains before adding: more steps than it takes to fill the bucket could overflow
-        // the sum.
-        let gained = steps.saturating_mul(self.gain.get());
-        let missing = self.missing(value);
-        let value =
-            if gained >= missing { self.capacity } else { value.saturating_add_unsigned(gained) };
+        let value = self.with_gained(value, steps);
         // A step of 1, which nearly all token buckets have, needs no multiplication here.
         let ts = match self.step {
             NonZeroU64::MIN => ts.max(now),
             step => ts.plus_micros(steps.saturating_mul(step.get())),
         };
         State { value, ts }
+    }
+
+    /// A value after so many steps.
+    #[inline]
+    fn with_gained(&self, value: Units, steps: u64) -> Units {
+        // Compare gains before adding: more steps than it takes to fill the bucket could overflow
+        // the sum.
+        let gained = steps.saturating_mul(self.gain.get());
+        let missing = self.missing(value);
+        if gained >= missing { self.capacity } else { value.saturating_add_unsigned(gained) }
+    }
+
+    /// A state after so many more windows have begun, at the same time.
+    #[cfg(any(feature = "redis", feature = "postgres"))]
+    pub(crate) fn with_windows(&self, State { value, ts }: State, windows: u64) -> State {
+        State { value: self.with_gained(value, windows), ts }
+    }
+
+    /// [`refresh`](Self::refresh) in the windows of a calendar.
+    ///
+    /// Each window that begins is a step. The state gets the start of the window around `now`. If its
+    /// own window is yet to come, it gets a time in the future that says which one it is.
+    #[cold]
+    #[inline(never)]
+    fn refresh_on(&self, calendar: Calendar, State { value, ts }: State, now: Timestamp) -> State {
+        let start = calendar.start(now);
+        let ahead = calendar.ahead(start, ts);
+        let steps = 0_i64.saturating_sub(ahead).max(0).unsigned_abs();
+        State { value: self.with_gained(value, steps), ts: calendar.time_of(start, ahead) }
     }
 
     /// The state of a bucket once so many units have come back to it, up to its capacity.
@@ -320,7 +382,10 @@ impl Bucket {
 
     /// The value of a bucket at `now` without the cap of its capacity.
     pub(crate) fn uncapped(&self, state: State, now: Timestamp) -> Units {
-        let steps = self.steps(now.micros_since(state.ts));
+        let steps = match self.calendar {
+            Some(calendar) => calendar.ahead(calendar.start(now), state.ts).min(0).unsigned_abs(),
+            None => self.steps(now.micros_since(state.ts)),
+        };
         state.value.saturating_add_unsigned(steps.saturating_mul(self.gain.get()))
     }
 
@@ -346,7 +411,24 @@ impl Bucket {
     /// The instant at which a bucket in `state` has gained `units` more.
     #[inline]
     pub(crate) fn gained_at(&self, state: State, units: u64) -> Timestamp {
-        state.ts.plus_micros(self.steps_to_gain(units).saturating_mul(self.step.get()))
+        self.after(state.ts, self.steps_to_gain(units))
+    }
+
+    /// The instant so many steps after the time of a state.
+    #[inline]
+    pub(crate) fn after(&self, ts: Timestamp, steps: u64) -> Timestamp {
+        match self.calendar {
+            Some(calendar) => calendar.after(ts, steps),
+            None => ts.plus_micros(steps.saturating_mul(self.step.get())),
+        }
+    }
+
+    /// The instant from which a bucket in `state` may be dropped, if a full one may be: it is full
+    /// then for every store, also for one that no longer knows its calendar.
+    #[inline]
+    pub(crate) fn drop_at(&self, state: State) -> Timestamp {
+        let steps = self.steps_to_gain(self.missing(state.value));
+        state.ts.plus_micros(steps.saturating_mul(self.step.get()))
     }
 
     /// The steps that it takes to gain `units`.

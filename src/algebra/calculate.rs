@@ -23,7 +23,8 @@ pub struct Calculation {
 /// `stored` is the last known state of the bucket, or `None` if it was never used. The function
 /// reads no clock and changes nothing, so clients and tests can use it. Without a stored state, a
 /// fixed window that has no `start` begins at the epoch here, while a limiter gives every key a
-/// phase of its own.
+/// phase of its own. A bucket that is still counted in faster numbers of the limit is for
+/// [`charge_slower`](super::charge_slower).
 ///
 /// # Errors
 ///

@@ -65,6 +65,12 @@ impl Charged {
         Duration::from_micros(self.wait)
     }
 
+    /// The same charge with another wait, in microseconds.
+    pub(super) const fn with_wait(mut self, wait: u64) -> Self {
+        self.wait = wait;
+        self
+    }
+
     /// The wait in microseconds.
     #[inline]
     pub(crate) const fn wait_micros(&self) -> u64 {

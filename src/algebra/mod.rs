@@ -43,7 +43,8 @@
 //! The state of a bucket is two numbers, a [`State`]. [`Bucket::refresh`] brings it to the present,
 //! [`charge`] takes from it, and [`charge_pair`] takes from two shards of a limit. [`refund`] and
 //! [`undo`] give back, [`block`] withholds, and [`rescale`] converts the state when the quota
-//! changes.
+//! changes. A bucket whose quota has become slower is charged by [`charge_slower`] until it takes
+//! that.
 //!
 //! There is no clock here, no lock, no I/O and no async: a [`Backend`](crate::backend::Backend)
 //! applies these functions atomically. `backend/redis/script` is a transcription of them in Lua,
@@ -71,9 +72,9 @@ pub use self::charge::{Charged, Verdict, charge};
 #[cfg(feature = "memory")]
 pub(crate) use self::numbers::BucketNumbers;
 pub use self::refund::{refund, undo, untouched};
-pub use self::rescale::rescale;
+pub use self::rescale::{charge_slower, rescale};
 pub use self::state::{State, Units};
 pub use self::terms::Terms;
 pub use self::testing::{Violation, check_history, check_history_with_returns};
 pub use self::tokens::Tokens;
-pub use self::two_choices::{ChargedPair, charge_pair};
+pub use self::two_choices::{ChargedPair, charge_pair, charge_pair_slower};

@@ -8,7 +8,7 @@ use super::state::Units;
 use crate::clock::Timestamp;
 use crate::quota::Kind;
 #[cfg(feature = "memory")]
-use crate::quota::MAX_UNITS;
+use crate::quota::{Calendar, MAX_UNITS};
 
 impl Bucket {
     /// The quota that a state was stored for, from its stored numbers; `None` if no quota has
@@ -32,6 +32,8 @@ impl Bucket {
             floor: 0,
             initial,
             start: None,
+            // `seen_by` adds it where it is known.
+            calendar: None,
         })
     }
 }
@@ -77,6 +79,18 @@ impl BucketNumbers {
             && (0..=capacity).contains(&initial)
             // Only windows have a start.
             && (kind == Kind::FixedWindow || start.is_none());
-        fits.then_some(Bucket { kind, step, gain, token, capacity, floor, initial, start })
+        let is_window = kind == Kind::FixedWindow && start.is_none();
+        let calendar = if is_window { Calendar::of_step(step) } else { None };
+        fits.then_some(Bucket {
+            kind,
+            step,
+            gain,
+            token,
+            capacity,
+            floor,
+            initial,
+            start,
+            calendar,
+        })
     }
 }

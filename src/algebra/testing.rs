@@ -103,7 +103,11 @@ fn first_violation(
         let units = u128::from(cost).saturating_mul(token);
         used = used.saturating_add(units);
         largest = largest.max(units);
-        let steps = u128::from(to.micros_since(from)).checked_div(u128::from(bucket.step()))?;
+        let steps = match bucket.calendar() {
+            Some(calendar) => calendar.count(from, to),
+            None => to.micros_since(from).checked_div(bucket.step())?,
+        };
+        let steps = u128::from(steps);
         let gain = steps.saturating_add(1).saturating_mul(u128::from(bucket.gain()));
         while let Some((_, tokens)) = returns.next_if(|(at, _)| *at <= to) {
             returned = returned.saturating_add(u128::from(*tokens).saturating_mul(token));

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::bucket::Bucket;
 use super::charge::{Verdict, charge};
+use super::rescale::{rescale, terms_of_slower};
 use super::state::{State, Units};
 use super::terms::Terms;
 use crate::clock::Timestamp;
@@ -166,6 +167,101 @@ pub fn charge_pair(
     ChargedPair { verdict, before: [first, second], after: in_order(after), wait }
 }
 
+/// As [`charge_pair`], for shards that are counted in numbers of their own: as
+/// [`charge_slower`](super::charge_slower) takes from one bucket.
+///
+/// A shard that is counted in the numbers of `bucket`, or [yields](Bucket::yields_to) to them, is
+/// converted. If all of both shards that is used fits in their capacity, the charge may be
+/// reserved. If it is refused, a shard that does not yield stays in its own numbers, and gains by
+/// them until the wait is over.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::algebra::{Bucket, State, Terms, Verdict, charge_pair_slower};
+/// use tollgate::{HOUR, MINUTE, Quota, Timestamp};
+///
+/// let fast = Bucket::new(&Quota::token_bucket(60, MINUTE))?;
+/// let slow = Bucket::new(&Quota::token_bucket(6, HOUR))?;
+/// let now = Timestamp::UNIX_EPOCH;
+/// // One shard has used 60 tokens by the fast numbers, and the other owes 10 by the slow ones.
+/// let (one, ten) = (slow.units(1).unwrap(), slow.units(10).unwrap());
+/// let shards = [(fast, State { value: 0, ts: now }), (slow, State { value: -ten, ts: now })];
+/// let refused = charge_pair_slower(shards, &slow, one, Terms::AT_ONCE, now, now);
+/// assert_eq!(refused.verdict(), Verdict::Refused);
+/// // After 55 seconds, no more than 5 tokens of the first are used, and it can hold 6.
+/// assert_eq!(refused.wait(), MINUTE * 55 / 60);
+/// # Ok::<(), tollgate::quota::QuotaError>(())
+/// ```
+#[must_use]
+pub fn charge_pair_slower(
+    shards: [(Bucket, State); 2],
+    bucket: &Bucket,
+    units: Units,
+    terms: Terms,
+    now: Timestamp,
+    phase: Timestamp,
+) -> ChargedPair {
+    let rescaled = shards.map(|shard| state_in(bucket, shard, now, phase));
+    let mut allowed = terms;
+    for ((own, _), state) in shards.iter().zip(rescaled) {
+        if !own.yields_to(bucket) {
+            allowed = terms_of_slower(state, allowed);
+        }
+    }
+    let charged = charge_pair(bucket, rescaled, units, allowed, now);
+    if charged.verdict() != Verdict::Refused {
+        return charged;
+    }
+    // One that yields gains by the new numbers from now on.
+    let mut kept = shards;
+    for (shard, state) in kept.iter_mut().zip(rescaled) {
+        if shard.0.yields_to(bucket) {
+            *shard = (*bucket, state);
+        }
+    }
+    let wait = admits_at(kept, bucket, units.max(0), now).micros_since(now);
+    ChargedPair { wait, ..charged }
+}
+
+/// The state of a shard in the numbers of `bucket`.
+fn state_in(
+    bucket: &Bucket,
+    (own, state): (Bucket, State),
+    at: Timestamp,
+    phase: Timestamp,
+) -> State {
+    if own == *bucket {
+        return bucket.refresh(state, at);
+    }
+    rescale(&own, bucket, state, at, phase)
+}
+
+/// The instant at which two shards that refuse `units` by the numbers of `bucket` admit them, while
+/// each gains by its own numbers. It is the instant at which both are full, if that is too little.
+///
+/// By bisection: the two gain at their own steps, so no formula is short, and this is not the way
+/// of nearly any charge.
+fn admits_at(
+    shards: [(Bucket, State); 2],
+    bucket: &Bucket,
+    units: Units,
+    now: Timestamp,
+) -> Timestamp {
+    let admits = |at: Timestamp| {
+        let held = shards.map(|shard| state_in(bucket, shard, at, at).value);
+        let [one, other] = held.map(i128::from);
+        one.max(other).max(one.saturating_add(other)) >= i128::from(units)
+    };
+    let full = shards.map(|(own, state)| own.full_at(state));
+    let (mut early, mut late) = (now, full.into_iter().fold(now, Timestamp::max));
+    while late.micros_since(early) > 1 {
+        let middle = early.plus_micros(late.micros_since(early) / 2);
+        if admits(middle) { late = middle } else { early = middle }
+    }
+    late
+}
+
 /// The states of the fuller and the poorer shard once both have paid, as even as possible. `None`
 /// if one of them would gain units, or if the debt does not fit into an `i64`.
 fn split([fuller, poorer]: [State; 2], units: Units) -> Option<[State; 2]> {
@@ -189,7 +285,20 @@ fn wait(bucket: &Bucket, state: State, now: Timestamp) -> u64 {
 
 /// The smallest wait after which two shards that refuse `units` admit them.
 fn shortest_wait(bucket: &Bucket, shards: [State; 2], units: Units, now: Timestamp) -> u64 {
-    let together = pair_affords_at(bucket, shards, units);
+    let together = match bucket.calendar() {
+        Some(calendar) => {
+            // By the numbers of the windows, which are steps of one.
+            let start = calendar.start(now);
+            let flat = bucket.of_window_numbers();
+            let numbers = shards.map(|State { value, ts }| State {
+                value,
+                ts: Timestamp::from_micros(calendar.ahead(start, ts)),
+            });
+            let ahead = pair_affords_at(&flat, numbers, units).as_micros();
+            calendar.after(start, ahead.max(0).unsigned_abs())
+        }
+        None => pair_affords_at(bucket, shards, units),
+    };
     let soonest = if units > bucket.capacity() {
         together
     } else {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::charge::BucketId;
 use super::origin::Origin;
+use super::record::BucketRecord;
 use super::reset_log::ResetMark;
-#[cfg(feature = "memory")]
-use crate::algebra::rescale;
-use crate::algebra::{Bucket, State, Units, block, refund, undo, untouched};
+use crate::algebra::{Bucket, State, Units, block, refund, rescale, undo, untouched};
 use crate::clock::Timestamp;
+use crate::quota::MAX_UNITS;
 
 /// A change to a bucket that needs no verdict: a refund, a settlement, an undone charge, a block.
 ///
@@ -342,12 +342,23 @@ impl<'a> Adjustment<'a> {
     }
 }
 
-#[cfg(feature = "memory")]
 impl Adjustment<'_> {
-    /// Converts the adjustment to another quota of its limit.
-    pub(super) fn convert_to<'b>(&'b self, bucket: &'b Bucket, now: Timestamp) -> Adjustment<'b> {
-        let units = |units| convert_units(units, self.bucket, bucket);
-        let state = |state| rescale(self.bucket, bucket, state, now, self.id.phase(bucket));
+    /// The adjustment in the numbers in which its bucket is counted.
+    ///
+    /// Windows of states begin with that of the bucket.
+    pub(super) fn convert_to<'b>(
+        &'b self,
+        own: &'b BucketRecord,
+        now: Timestamp,
+    ) -> Adjustment<'b> {
+        let (bucket, phase) = (own.bucket(), own.state().ts);
+        // More than can be counted empties or fills any bucket.
+        let units = |units: Units| match units.unsigned_abs() >= MAX_UNITS {
+            true => units,
+            false => convert_units(units, self.bucket, bucket),
+        };
+        let stored = own.stored_bucket();
+        let state = |state| rescale(self.bucket, &stored, state, now, phase);
         let change = match self.change {
             Change::Refund { units: own } => Change::Refund { units: units(own) },
             Change::RefundSince { units: own, since } => {
@@ -371,6 +382,11 @@ pub(super) fn convert_units(units: Units, from: &Bucket, to: &Bucket) -> Units {
     let units = i128::from(units).saturating_mul(i128::from(to.token()));
     let units = units.checked_div_euclid(i128::from(from.token())).unwrap_or(0);
     Units::try_from(units).unwrap_or(if units < 0 { Units::MIN } else { Units::MAX })
+}
+
+/// Units to take in another quota, rounded up.
+pub(super) fn cost_in(units: Units, from: &Bucket, to: &Bucket) -> Units {
+    convert_units(units.saturating_neg(), from, to).saturating_neg()
 }
 
 /// A time in microseconds, rounded up: a block never ends early.

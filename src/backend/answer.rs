@@ -4,15 +4,12 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
-#[cfg(feature = "memory")]
-use super::adjustment::Adjustment;
 use super::charge::Charge;
 use super::error::BackendError;
 use super::origin::Origin;
+use super::record::{BucketRecord, Found};
 use super::reset_log::ResetMark;
-#[cfg(feature = "memory")]
-use crate::algebra::{Bucket, rescale};
-use crate::algebra::{Charged, ChargedPair, State, Units, Verdict};
+use crate::algebra::{Bucket, Charged, ChargedPair, State, Units, Verdict};
 use crate::clock::Timestamp;
 
 /// An answer that is ready, or a future of it.
@@ -77,6 +74,46 @@ impl<T: fmt::Debug> fmt::Debug for Answer<T> {
 pub struct Applied {
     now: Timestamp,
     readings: List<Reading>,
+    kept: KeptNumbers,
+}
+
+/// The buckets of an answer that stay in faster numbers than those they were asked by, by the
+/// places of their readings. Nearly always there is none, which costs a look at one pointer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KeptNumbers(Option<Box<KeptRecords>>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KeptRecords(Vec<(usize, BucketRecord)>);
+
+impl KeptNumbers {
+    pub(super) const NONE: Self = Self(None);
+
+    /// Adds the record of the bucket with this reading.
+    #[cold]
+    pub(super) fn add(&mut self, nth: usize, record: BucketRecord) {
+        self.0.get_or_insert_with(|| Box::new(KeptRecords(Vec::new()))).0.push((nth, record));
+    }
+
+    /// Adds what a store has of the bucket with this reading, if that is kept from the numbers of
+    /// `bucket`.
+    pub(super) fn note(&mut self, nth: usize, found: &Found, bucket: &Bucket) {
+        if let Some(record) = found.kept(bucket) {
+            self.add(nth, *record);
+        }
+    }
+
+    /// Adds those of an answer whose first reading is the `nth` of a longer one.
+    #[cfg(feature = "redis")]
+    pub(super) fn append(&mut self, nth: usize, applied: &Applied) {
+        for (place, record) in applied.kept.0.iter().flat_map(|records| &records.0) {
+            self.add(nth.saturating_add(*place), *record);
+        }
+    }
+
+    fn get(&self, nth: usize) -> Option<&BucketRecord> {
+        let records = &self.0.as_deref()?.0;
+        records.iter().find(|(place, _)| *place == nth).map(|(_, record)| record)
+    }
 }
 
 /// A list of readings; one or two need no allocation.
@@ -130,20 +167,20 @@ impl Applied {
     #[must_use]
     #[inline]
     pub const fn one(now: Timestamp, reading: Reading) -> Self {
-        Self { now, readings: List::One([reading]) }
+        Self { now, readings: List::One([reading]), kept: KeptNumbers::NONE }
     }
 
     /// The result of charges on two buckets, such as one two-choices charge.
     #[must_use]
     pub const fn two(now: Timestamp, readings: [Reading; 2]) -> Self {
-        Self { now, readings: List::Two(readings) }
+        Self { now, readings: List::Two(readings), kept: KeptNumbers::NONE }
     }
 
     /// The result of charges on several buckets: one reading for each bucket that is named, in
     /// order.
     #[must_use]
     pub const fn many(now: Timestamp, readings: Vec<Reading>) -> Self {
-        Self { now, readings: List::Many(readings) }
+        Self { now, readings: List::Many(readings), kept: KeptNumbers::NONE }
     }
 
     /// As [`many`](Self::many), without an allocation for one or two.
@@ -153,7 +190,7 @@ impl Applied {
         count: usize,
         readings: impl IntoIterator<Item = Reading>,
     ) -> Self {
-        Self { now, readings: List::collect(count, readings) }
+        Self { now, readings: List::collect(count, readings), kept: KeptNumbers::NONE }
     }
 
     /// Sets the mark of all readings.
@@ -164,6 +201,59 @@ impl Applied {
             readings.iter_mut().for_each(|reading| reading.mark = mark);
         }
         self
+    }
+
+    /// Sets which buckets stay in faster numbers.
+    #[inline(always)]
+    pub(super) fn with_kept(self, kept: KeptNumbers) -> Self {
+        if kept.0.is_none() { self } else { self.with_some_kept(kept) }
+    }
+
+    #[cold]
+    fn with_some_kept(mut self, mut kept: KeptNumbers) -> Self {
+        // In the form in which every store has them.
+        for (_, record) in kept.0.iter_mut().flat_map(|records| &mut records.0) {
+            *record = record.refreshed(self.now);
+        }
+        self.kept = kept;
+        self
+    }
+
+    /// The record of the bucket with this reading, if the bucket stays in numbers of its own, which
+    /// refill faster than those that it was asked by.
+    ///
+    /// Its state is what the [reading](Self::readings) says, in other units. Only this record tells
+    /// what the bucket holds at a later time: it gains by its own numbers until a request by the
+    /// others is admitted. See [`charge_slower`](crate::algebra::charge_slower).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::backend::{Answer, Backend, BucketId, Charge, Key, Memory};
+    /// use tollgate::{DAY, Limit, Quota};
+    ///
+    /// let pro = Limit::new("requests", Quota::token_bucket(10_000, DAY));
+    /// let free = Limit::new("requests", Quota::token_bucket(100, DAY));
+    /// let (memory, key) = (Memory::new(), Key::from("alice"));
+    /// let take = |limit: &Limit, tokens| {
+    ///     let (id, bucket) = (BucketId::new(limit.name(), &key), limit.bucket());
+    ///     let charge = Charge::take(id, bucket, bucket.units(tokens).unwrap());
+    ///     let Answer::Ready(Ok(applied)) = memory.apply(&[charge]) else { panic!() };
+    ///     applied
+    /// };
+    /// assert!(take(&pro, 5_000).kept(0).is_none());
+    /// let refused = take(&free, 1);
+    /// let kept = refused.kept(0).expect("the bucket refills by 10,000 a day");
+    /// assert!(kept.full_at().since(refused.now()) <= DAY / 2);
+    /// ```
+    #[must_use]
+    pub fn kept(&self, nth: usize) -> Option<&BucketRecord> {
+        self.kept.get(nth)
+    }
+
+    /// Whether any bucket stays in faster numbers.
+    pub(crate) const fn has_kept(&self) -> bool {
+        self.kept.0.is_some()
     }
 
     /// Sets which store has decided.
@@ -282,20 +372,6 @@ impl Reading {
         let (verdict, wait) = (charged.verdict(), charged.wait_micros());
         [(first, first_pays), (second, second_pays)]
             .map(|(state, units)| Self::in_micros(verdict, state, units, wait))
-    }
-
-    /// Converts the state from the `stored` quota to that of the adjustment.
-    #[cfg(feature = "memory")]
-    pub(super) fn convert_from(
-        mut self,
-        stored: &Bucket,
-        adjustment: &Adjustment<'_>,
-        now: Timestamp,
-    ) -> Self {
-        let bucket = adjustment.bucket();
-        let phase = adjustment.id().phase(bucket);
-        self.state = rescale(stored, bucket, self.state, now, phase);
-        self
     }
 
     #[inline]

@@ -167,7 +167,9 @@ pub(crate) use self::reset_log::{ResetLog, ResetMark};
 /// * The time of a state may lie in the future, after a [block](crate::algebra::block) or if the
 ///   clock has gone back. Then no time has passed for it, and it is kept until it is full.
 /// * A state that was stored for another quota of the limit is [rescaled](crate::algebra::rescale)
-///   when it is read. If it is full by the old quota, it counts as absent in all respects.
+///   when it is read. If it is full by the old quota, it counts as absent in all respects. If it
+///   does not [yield](crate::algebra::Bucket::yields_to) to the new one, a charge follows
+///   [`charge_slower`](crate::algebra::charge_slower).
 /// * A bucket that is named twice is charged twice, in the order of the charges. Each reading of it
 ///   shows what it holds after all of them.
 /// * The shards of a limit are buckets like any others, and may be stored apart. The two shards of
@@ -255,13 +257,13 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     ///
     /// * A bucket that does not [equal a full one](crate::algebra::Bucket::is_droppable_when_full)
     ///   when it is absent is stored on its first use, because it starts to fill then.
-    /// * If the list is refused, each bucket that is stored for another quota than that of the
-    ///   charge is [rescaled](crate::algebra::rescale) and
-    ///   [refreshed](crate::algebra::Bucket::refresh), and stored for the quota of the charge, with
-    ///   nothing taken. The client is told a wait by the new quota, and that wait only holds if the
-    ///   bucket gains by it from then on. A bucket that counts as absent is not stored for this. A
-    ///   bucket that the list names with several quotas is stored for that of the last charge that
-    ///   takes.
+    /// * If the list is refused, each bucket that is stored for another quota and
+    ///   [yields](crate::algebra::Bucket::yields_to) to that of the charge is
+    ///   [rescaled](crate::algebra::rescale) and [refreshed](crate::algebra::Bucket::refresh), and
+    ///   stored for the quota of the charge, with nothing taken. The client is told a wait by the
+    ///   new quota, and that wait only holds if the bucket gains by it from then on. A bucket that
+    ///   counts as absent is not stored for this. If the list names a bucket with several quotas,
+    ///   this is done for one charge after the other.
     ///
     /// An ordinary charge follows [`charge`](crate::algebra::charge). One that names [two
     /// shards](Charge::second_shard) follows [`charge_pair`](crate::algebra::charge_pair). The
@@ -289,7 +291,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// [allow](Adjustment::is_allowed) one.
     ///
     /// First every bucket is checked as it stands before the call. Then each adjustment is made in
-    /// order, as [`Adjustment::apply_to`] says. An adjustment that does not
+    /// order, as [`Adjustment::apply_to`] says. A bucket of which some is used by another quota
+    /// stays counted in that, and the adjustment is converted to it. An adjustment that does not
     /// [take](Adjustment::takes) stores nothing for a bucket that is not stored: that bucket is
     /// full, or was never used.
     ///

@@ -1,5 +1,6 @@
 //! The record that a store keeps of a bucket.
 
+use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use super::charge::BucketId;
@@ -30,7 +31,7 @@ use crate::quota::MAX_UNITS;
 /// assert_eq!(BucketRecord::from_numbers([0; 6]), None);
 /// # Ok::<(), tollgate::quota::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct BucketRecord {
     bucket: Bucket,
     state: State,
@@ -61,7 +62,7 @@ impl BucketRecord {
     /// `None` if the bucket has to be kept, because its quota starts below the capacity.
     #[must_use]
     pub fn droppable_at(&self) -> Option<Timestamp> {
-        self.bucket.is_droppable_when_full().then(|| self.full_at())
+        self.bucket.is_droppable_when_full().then(|| self.bucket.drop_at(self.state))
     }
 
     /// The numbers to serialise: the value, its time in microseconds, and the gain, token, capacity
@@ -97,6 +98,27 @@ impl BucketRecord {
         self.bucket.refresh(self.state, now).value
     }
 
+    /// The numbers in which the state counts. A record that was read from numbers has neither
+    /// `max_reserved`, nor the start of the windows, nor how far below its capacity a bucket began.
+    pub(crate) const fn bucket(&self) -> &Bucket {
+        &self.bucket
+    }
+
+    /// The numbers in which the state counts, as they are read from a record.
+    pub(super) fn stored_bucket(&self) -> Bucket {
+        Self::from_numbers(self.to_numbers()).unwrap_or(*self).bucket.seen_by(&self.bucket)
+    }
+
+    /// The record at `now`, as it is read from its numbers.
+    pub(super) fn refreshed(&self, now: Timestamp) -> Self {
+        Self { bucket: self.stored_bucket(), state: self.bucket.refresh(self.state, now) }
+    }
+
+    /// What a store that keeps this record finds for a charge by the numbers of `bucket`.
+    pub(super) fn find(&self, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> Found {
+        find(&self.bucket, bucket, self.state, id, now)
+    }
+
     /// The state, converted to `bucket`; `None` if it counts as absent there.
     pub(super) fn state_in(
         &self,
@@ -104,7 +126,13 @@ impl BucketRecord {
         bucket: &Bucket,
         now: Timestamp,
     ) -> Option<State> {
-        stored_state(&self.bucket, bucket, self.state, id, now)
+        self.find(id, bucket, now).state_in(id, bucket, now)
+    }
+
+    /// Whether the bucket keeps its numbers until those of `bucket` admit a request: some is used,
+    /// and its own refill faster.
+    pub(super) fn is_kept_from(&self, bucket: &Bucket, now: Timestamp) -> bool {
+        is_used(&self.bucket, bucket, self.state, now) && !self.bucket.yields_to(bucket)
     }
 
     /// As [`state_in`](Self::state_in), where the key is not known, and so the phase of its windows:
@@ -114,18 +142,14 @@ impl BucketRecord {
         if is_counted_in_windows(&self.bucket, bucket, phase, || phase) {
             return Some(self.state);
         }
-        let is_used = is_used(&self.bucket, self.state, now);
+        let is_used = is_used(&self.bucket, bucket, self.state, now);
         is_used.then(|| rescale(&self.bucket, bucket, self.state, now, phase))
     }
+}
 
-    /// Whether [`state_in`](Self::state_in) has to convert the state.
-    pub(super) fn is_converted_in(
-        &self,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> bool {
-        is_converted(&self.bucket, bucket, self.state, id, now)
+impl fmt::Debug for BucketRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BucketRecord").field(&self.to_numbers()).finish()
     }
 }
 
@@ -143,50 +167,74 @@ impl Hash for BucketRecord {
     }
 }
 
-/// Converts a stored state from the quota `old` to `new`.
+/// What a store has of a bucket, for a call by some numbers.
+#[derive(Clone, Debug)]
+pub(super) enum Found {
+    /// Nothing, or a bucket that is full by other numbers: it may as well have been dropped.
+    Absent,
+    /// A bucket that is counted in these numbers.
+    Own(State),
+    /// A bucket of which some is used by other numbers. In a box: nearly all buckets are counted in
+    /// the numbers of their charges, and this is moved for each.
+    Other(Box<BucketRecord>),
+}
+
+impl Found {
+    pub(super) const fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+
+    /// The state in the numbers of `bucket`; `None` if the bucket is absent.
+    #[inline(always)]
+    pub(super) fn state_in(
+        &self,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> Option<State> {
+        match self {
+            Self::Absent => None,
+            Self::Own(state) => Some(*state),
+            Self::Other(record) => {
+                Some(rescale(record.bucket(), bucket, record.state(), now, id.phase(bucket)))
+            }
+        }
+    }
+
+    /// The record of a bucket that keeps its numbers until those of `bucket` admit a request: its
+    /// own refill faster.
+    #[inline]
+    pub(super) fn kept(&self, bucket: &Bucket) -> Option<&BucketRecord> {
+        match self {
+            Self::Other(record) if !record.bucket().yields_to(bucket) => Some(record),
+            Self::Absent | Self::Own(_) | Self::Other(_) => None,
+        }
+    }
+}
+
+/// What a store finds that keeps a state of the quota `old`, for a charge by `new`.
 ///
-/// `None` if the quotas differ and nothing of the bucket is used. Then it counts as absent in all
-/// respects, because another store may have dropped it.
-pub(super) fn stored_state(
+/// It is nothing if the quotas differ and nothing of the bucket is used. Then the bucket counts as
+/// absent in all respects, because another store may have dropped it.
+pub(super) fn find(
     old: &Bucket,
     new: &Bucket,
     state: State,
     id: BucketId<'_>,
     now: Timestamp,
-) -> Option<State> {
+) -> Found {
     if is_counted_in(old, new, state, id) {
-        return Some(state);
+        Found::Own(state)
+    } else if is_used(old, new, state, now) {
+        Found::Other(Box::new(BucketRecord::new(&old.seen_by(new), state)))
+    } else {
+        Found::Absent
     }
-    is_used(old, state, now).then(|| rescale(old, new, state, now, id.phase(new)))
 }
 
-/// Whether [`stored_state`] has to convert this state.
-pub(super) fn is_converted(
-    old: &Bucket,
-    new: &Bucket,
-    state: State,
-    id: BucketId<'_>,
-    now: Timestamp,
-) -> bool {
-    !is_counted_in(old, new, state, id) && is_used(old, state, now)
-}
-
-fn is_used(bucket: &Bucket, state: State, now: Timestamp) -> bool {
-    bucket.refresh(state, now).value < bucket.capacity()
-}
-
-/// Converts a state from the quota `old` to `new`, however full the bucket is.
-pub(super) fn convert(
-    old: &Bucket,
-    new: &Bucket,
-    state: State,
-    id: BucketId<'_>,
-    now: Timestamp,
-) -> State {
-    if is_counted_in(old, new, state, id) {
-        return state;
-    }
-    rescale(old, new, state, now, id.phase(new))
+/// Whether some of a bucket is used by its own numbers, as a store sees them that knows `new`.
+fn is_used(old: &Bucket, new: &Bucket, state: State, now: Timestamp) -> bool {
+    old.seen_by(new).refresh(state, now).value < old.capacity()
 }
 
 /// Whether a state means the same under both quotas, so that it needs no conversion.

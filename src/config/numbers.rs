@@ -7,7 +7,7 @@ use super::reader::{Given, Reader, Setting};
 use super::suggestion::{Quote, list};
 use super::tree::{ConfigNode, NodeField, NodeValue};
 use crate::clock::Timestamp;
-use crate::quota::{Kind, Quota};
+use crate::quota::{Calendar, Kind, Quota};
 
 /// The numbers of a limit as they were given.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct NumberFields {
     quota: Option<Given<Quota>>,
     kind: Option<Given<Kind>>,
     rate: Option<Given<u64>>,
-    per: Option<Given<Duration>>,
+    per: Option<Given<Per>>,
     capacity: Option<Given<u64>>,
     max_reserved: Option<Given<u64>>,
     initial: Option<Given<u64>>,
@@ -24,6 +24,13 @@ pub(super) struct NumberFields {
     /// The names of the fields beside `quota`, and where the first one is.
     parts: Vec<&'static str>,
     first_part: Option<usize>,
+}
+
+/// When tokens arrive: in a period, or as a calendar says.
+#[derive(Clone, Copy, Debug)]
+enum Per {
+    Period(Duration),
+    Calendar(Calendar),
 }
 
 const KINDS: [(&str, Kind); 2] =
@@ -46,7 +53,7 @@ impl NumberFields {
             }
             LimitField::Kind => self.kind = reader.word(field, node, &KINDS),
             LimitField::Rate => self.rate = reader.whole(field, node, any.clone()),
-            LimitField::Per => self.per = reader.time(field, node),
+            LimitField::Per => self.per = per(reader, node),
             LimitField::Capacity => self.capacity = reader.whole(field, node, any.clone()),
             LimitField::MaxReserved => self.max_reserved = reader.whole(field, node, any.clone()),
             LimitField::Initial => self.initial = reader.whole(field, node, any),
@@ -94,7 +101,18 @@ impl NumberFields {
             || matches!(self.start, Some(Given { value: None, .. }));
         let at = self.rate.as_ref().and_then(|rate| rate.at);
         let (rate, per) = self.rate.good().zip(self.per.good()).filter(|_| !is_wrong)?;
-        let quota = Quota::read(self.kind.good().unwrap_or(Kind::TokenBucket), rate, per);
+        let quota = match (per, self.kind.good()) {
+            (Per::Calendar(calendar), Some(Kind::TokenBucket)) => {
+                let text = format!(
+                    "a token bucket has no windows, so none of a calendar (leave out `kind`, or \
+                     write a period in place of `{calendar}`)"
+                );
+                reader.mistake(at, text);
+                return None;
+            }
+            (Per::Calendar(calendar), _) => Quota::read_calendar(rate, calendar),
+            (Per::Period(per), kind) => Quota::read(kind.unwrap_or(Kind::TokenBucket), rate, per),
+        };
         let set = |quota: Quota, set: fn(Quota, u64) -> Quota, given: Option<Given<u64>>| {
             given.good().map_or(quota, |tokens| set(quota, tokens))
         };
@@ -125,6 +143,22 @@ const EXAMPLE: &str = "10 per minute, capacity 20";
 
 fn parse(text: &str) -> Result<Quota, String> {
     text.parse::<Quota>().map_err(|error| error.to_string())
+}
+
+/// A period, or what begins the windows of a calendar.
+fn per(reader: &mut Reader<'_>, node: &ConfigNode) -> Option<Given<Per>> {
+    match node.text().and_then(Calendar::parse) {
+        None => {
+            let Given { at, value } = reader.time(LimitField::Per, node)?;
+            Some(Given { at, value: value.map(Per::Period) })
+        }
+        Some(calendar) => reader.read(LimitField::Per, node, |_| {
+            calendar.map(Per::Calendar).map_err(|_| {
+                "write a time zone by its name in the database, such as \"month in Europe/Berlin\""
+                    .to_owned()
+            })
+        }),
+    }
 }
 
 /// An instant, as text or as TOML writes it.

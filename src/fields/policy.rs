@@ -90,7 +90,7 @@ impl PolicyText {
     fn reset(&self, limit: &Limit, state: State, now: Timestamp, remaining: u64) -> Duration {
         let bucket = limit.bucket();
         if bucket.kind() == Kind::FixedWindow {
-            return state.ts.plus_micros(bucket.step()).since(now);
+            return bucket.after(state.ts, 1).since(now);
         }
         if remaining > 0 {
             return Duration::from_secs(refill_seconds(remaining, self.window, self.quota));
@@ -138,7 +138,11 @@ fn quota_and_window(limit: &Limit) -> (u64, u64) {
     };
     let units = u128::from(tokens).saturating_mul(u128::from(bucket.token()));
     let steps = units.div_ceil(gain_of_all_shards(limit));
-    let micros = steps.saturating_mul(u128::from(bucket.step()));
+    let step = match quota.windows() {
+        Some(_) => quota.period().as_micros(),
+        None => u128::from(bucket.step()),
+    };
+    let micros = steps.saturating_mul(step);
     (tokens, saturate(micros.div_ceil(MICROS)))
 }
 

@@ -12,7 +12,7 @@ use super::engine::RateLimiter;
 use super::grant::Grant;
 #[cfg(feature = "memory")]
 use super::lone_bucket::decide;
-use super::lone_bucket::refused_one;
+use super::lone_bucket::{refused_by, refused_one};
 use super::permit::Permit;
 use super::progress::Progress;
 use super::rate_limited::RateLimited;
@@ -269,6 +269,9 @@ impl<'l> LimitCall<'l> {
                 && let [reading] = applied.readings()
                 && reading.verdict() == Verdict::Refused
             {
+                if applied.has_kept() {
+                    return Poll::Ready(Err(refused_by(limiter, demand, applied)));
+                }
                 let (at, state, wait) = (applied.now(), reading.state(), reading.wait());
                 return Poll::Ready(Err(refused_one(limiter, demand, at, state, wait)));
             }

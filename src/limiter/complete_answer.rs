@@ -9,7 +9,7 @@ use super::grant::Grant;
 use super::rate_limited::RateLimited;
 use super::snapshot::Level;
 use crate::algebra::Verdict;
-use crate::backend::{Applied, BackendError, Reading};
+use crate::backend::{Applied, BackendError, BucketRecord, Reading};
 use crate::clock::Timestamp;
 
 /// A complete answer to some demands: each of their buckets has a reading.
@@ -37,8 +37,8 @@ impl CompleteAnswer {
 
     /// The answer of one bucket to one demand.
     #[inline]
-    pub(crate) const fn one(now: Timestamp, reading: Reading) -> Self {
-        Self(Applied::one(now, reading))
+    pub(crate) const fn of_one_bucket(applied: Applied) -> Self {
+        Self(applied)
     }
 
     #[inline]
@@ -107,7 +107,22 @@ impl CompleteAnswer {
         let refused = self.levels(demands).filter(|(_, level)| level.verdict == verdict);
         let mut refused = refused.map(|(demand, level)| (demand.limit(), level));
         let (first, retry_after) = (refused.next()?, self.wait().saturating_add(jitter));
-        Some(RateLimited::refused_by_several(first, refused, retry_after))
+        let error = RateLimited::refused_by_several(first, refused, retry_after);
+        Some(if self.0.has_kept() { error.with_kept(self.kept_by_refused(demands)) } else { error })
+    }
+
+    /// For each demand that was refused, the record of its bucket, if that keeps its numbers.
+    pub(crate) fn kept_by_refused<'x, L: Borrow<Limit>>(
+        &'x self,
+        demands: &'x [Demand<L>],
+    ) -> impl Iterator<Item = Option<&'x BucketRecord>> {
+        let mut nth = 0_usize;
+        let records = self.levels(demands).map(move |(demand, level)| {
+            let record = self.0.kept(nth).filter(|_| demand.bucket_count() == 1);
+            nth = nth.saturating_add(demand.bucket_count());
+            (record, level.verdict)
+        });
+        records.filter(|(_, verdict)| *verdict == Verdict::Refused).map(|(record, _)| record)
     }
 }
 

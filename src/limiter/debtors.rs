@@ -9,7 +9,7 @@ use super::engine::RateLimiter;
 use super::progress::Progress;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot};
-use crate::algebra::{State, Terms, Tokens, Units, charge};
+use crate::algebra::{State, Terms, Tokens, Units, charge, charge_slower};
 use crate::backend::{
     DebtorBucket, DebtorCursor, DebtorKind, DebtorPage, DebtorQuery, DebtorReport, Reading,
     StoredKey,
@@ -152,16 +152,21 @@ fn read(
 ) -> DebtorPage<Debtor> {
     let (at, next) = (page.at(), page.next().cloned());
     let debtors = page.into_debtors().into_iter().map(|bucket| {
-        let snapshot = Snapshot::new(limit, level(limit, bucket.state(), at));
+        let mut snapshot = Snapshot::new(limit, level(limit, &bucket, at));
+        snapshot.set_kept(bucket.kept());
         Debtor { snapshot: snapshot.with_speech(limiter.speech()), bucket }
     });
     DebtorPage::new(at, debtors.collect(), next)
 }
 
 /// How a limit stands for a request of one token, as far as this bucket tells.
-fn level(limit: &Limit, state: State, at: Timestamp) -> Level {
-    let one = limit.bucket().units(1).unwrap_or(Units::MAX);
-    let charged = charge(limit.bucket(), state, one, Terms::AT_ONCE, at);
+fn level(limit: &Limit, debtor: &DebtorBucket, at: Timestamp) -> Level {
+    let (bucket, terms) = (limit.bucket(), Terms::AT_ONCE);
+    let one = bucket.units(1).unwrap_or(Units::MAX);
+    let charged = match debtor.kept() {
+        Some(own) => charge_slower(own.bucket(), own.state(), bucket, one, terms, at, at),
+        None => charge(bucket, debtor.state(), one, terms, at),
+    };
     let reading = Reading::new(charged.verdict(), charged.before(), charged.wait());
     let mut level = Level::new(limit, &[reading], 1, at);
     if limit.is_too_large(1, Terms::AT_ONCE) {

@@ -16,7 +16,7 @@ use crate::quota::{Quota, QuotaError};
 ///
 /// Limits of the same name may have different quotas, such as the plans of a service, and a quota
 /// may change while a service runs. A bucket then keeps what was *used* of it: see
-/// [`rescale`](crate::algebra::rescale).
+/// [`replace`](crate::RateLimiter::replace).
 ///
 /// Numbers that differ by mistake are logged once: those of two layers, unless they are chosen for each
 /// request, and those that calls on one bucket change to and fro.

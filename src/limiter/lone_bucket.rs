@@ -18,6 +18,7 @@ use super::snapshot::Level;
 use crate::algebra::State;
 #[cfg(feature = "memory")]
 use crate::algebra::Verdict;
+use crate::backend::{Applied, BackendError};
 #[cfg(feature = "memory")]
 use crate::backend::{Memory, Reading, UnknownBucket};
 use crate::clock::Timestamp;
@@ -53,12 +54,18 @@ fn decide_unknown<'l>(
     demand: &mut Demand<&'l Limit>,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
     let has_changed = unknown.has_other_quota();
-    let (at, reading) = unknown.charge(&demand.charge(Mode::Take, Mode::Take)?);
+    let applied = unknown.charge(&demand.charge(Mode::Take, Mode::Take)?);
+    let at = applied.now();
     // Numbers that were replaced are meant to differ.
-    if has_changed && limiter.replacements().is_empty() {
+    if has_changed && !applied.has_kept() && limiter.replacements().is_empty() {
         limiter.uses().note_conversion(demand.limit, &demand.key, at);
     }
-    answer(limiter, demand, at, reading)
+    match applied.readings() {
+        [reading] if reading.verdict() == Verdict::Admitted => {
+            answer(limiter, demand, at, *reading)
+        }
+        _ => Poll::Ready(Err(refused_by(limiter, demand, &applied))),
+    }
 }
 
 #[cfg(feature = "memory")]
@@ -77,6 +84,22 @@ fn answer<'l>(
             Err(refused_one(limiter, demand, at, reading.state(), reading.wait()))
         }
     })
+}
+
+/// The refusal of a bucket by itself, as a store has answered it.
+#[cold]
+#[inline(never)]
+pub(super) fn refused_by(
+    limiter: &RateLimiter,
+    demand: &Demand<&Limit>,
+    applied: &Applied,
+) -> RateLimited {
+    let Some(reading) = applied.readings().first() else {
+        return limiter.failed(demand.limit, BackendError::incomplete());
+    };
+    let (at, state, wait) = (applied.now(), reading.state(), reading.wait());
+    let refused = refused_one(limiter, demand, at, state, wait);
+    refused.with_kept([applied.kept(0)])
 }
 
 /// Not inlined: admitted requests should not pay for this code.

@@ -55,7 +55,7 @@
 //! # Changing numbers
 //!
 //! [`RateLimiter::replace`] gives a limit other numbers while the program runs. What each key has
-//! used stays used.
+//! used stays used, and comes back by the faster numbers until the slower ones admit a request.
 //!
 //! # Observing
 //!

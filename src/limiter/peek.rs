@@ -11,7 +11,7 @@ use super::engine::RateLimiter;
 use super::progress::Progress;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot};
-use crate::algebra::{State, Terms, Verdict, charge, charge_pair};
+use crate::algebra::{Bucket, State, Terms, Verdict, charge, charge_pair_slower, charge_slower};
 use crate::backend::{Applied, BackendError, BucketId, Charge, Key, Reading};
 use crate::quota::tokens_of;
 
@@ -159,30 +159,44 @@ fn read(limit: &Limit, cost: u64, applied: &Applied) -> Result<Snapshot, Backend
     let mut level = Level::new(limit, readings, cost, at);
     let bucket = limit.bucket();
     let units = bucket.units(cost).filter(|_| !limit.is_too_large(cost, Terms::AT_ONCE));
-    (level.verdict, level.wait) = match (units, two_fullest(readings)) {
-        (Some(units), [Some(first), Some(second)]) => {
-            let best = charge_pair(bucket, [first, second], units, Terms::AT_ONCE, at);
+    let charged = units.map(|units| match two_fullest(bucket, applied) {
+        [Some(first), Some(second)] => {
+            let best = charge_pair_slower([first, second], bucket, units, Terms::AT_ONCE, at, at);
             (best.verdict(), Some(best.wait()))
         }
-        (Some(units), [Some(only), None]) => {
+        [Some((own, state)), None] if own != *bucket => {
+            let charged = charge_slower(&own, state, bucket, units, Terms::AT_ONCE, at, at);
+            (charged.verdict(), Some(charged.wait()))
+        }
+        [Some((_, only)), None] => {
             let charged = charge(bucket, only, units, Terms::AT_ONCE, at);
             (charged.verdict(), Some(charged.wait()))
         }
-        _ => (Verdict::Refused, None),
-    };
-    Ok(Snapshot::new(limit, level))
+        [None, _] => (Verdict::Refused, None),
+    });
+    (level.verdict, level.wait) = charged.unwrap_or((Verdict::Refused, None));
+    let mut snapshot = Snapshot::new(limit, level);
+    if let [_] = readings {
+        snapshot.set_kept(applied.kept(0));
+    }
+    Ok(snapshot)
 }
 
-/// The states of the two fullest buckets.
-fn two_fullest(readings: &[Reading]) -> [Option<State>; 2] {
-    readings.iter().map(Reading::state).fold([None; 2], |[first, second], state| {
+/// The two fullest buckets, each with the numbers by which it gains and its state in those.
+fn two_fullest(bucket: &Bucket, applied: &Applied) -> [Option<(Bucket, State)>; 2] {
+    let readings = applied.readings().iter().map(Reading::state).enumerate();
+    let fullest = readings.fold([None; 2], |[first, second], (nth, state)| {
         let is_fuller =
-            |than: Option<State>| than.is_none_or(|than: State| state.value > than.value);
+            |than: Option<(usize, State)>| than.is_none_or(|(_, than)| state.value > than.value);
         match (is_fuller(first), is_fuller(second)) {
-            (true, _) => [Some(state), first],
-            (false, true) => [first, Some(state)],
+            (true, _) => [Some((nth, state)), first],
+            (false, true) => [first, Some((nth, state))],
             (false, false) => [first, second],
         }
+    });
+    fullest.map(|one| {
+        let (nth, state) = one?;
+        Some(applied.kept(nth).map_or((*bucket, state), |own| (*own.bucket(), own.state())))
     })
 }
 

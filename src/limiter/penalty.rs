@@ -13,7 +13,7 @@ use super::engine::RateLimiter;
 use super::progress::Progress;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot};
-use crate::algebra::{Terms, Units, charge};
+use crate::algebra::{Terms, Units, charge, charge_slower};
 use crate::backend::{Adjustment, Answer, Applied, BackendError, BucketId, Key, Reading};
 
 impl RateLimiter {
@@ -248,14 +248,22 @@ impl<'l> BucketChange<'l> {
 /// How the limit stands for a request with a cost of zero.
 fn read(limit: &Limit, changed: &Applied) -> Result<Snapshot, BackendError> {
     let at = changed.now();
-    let look = |state| charge(limit.bucket(), state, 0, Terms::AT_ONCE, at);
-    let looks = changed.readings().iter().map(|reading| look(reading.state()));
+    let bucket = limit.bucket();
+    let look = |(nth, reading): (usize, &Reading)| match changed.kept(nth) {
+        Some(own) => charge_slower(own.bucket(), own.state(), bucket, 0, Terms::AT_ONCE, at, at),
+        None => charge(bucket, reading.state(), 0, Terms::AT_ONCE, at),
+    };
+    let looks = changed.readings().iter().enumerate().map(look);
     let readings: SmallVec<[Reading; 2]> =
         looks.map(|seen| Reading::new(seen.verdict(), seen.before(), seen.wait())).collect();
     if u32::try_from(readings.len()) != Ok(limit.quota().get_shards()) {
         return Err(BackendError::incomplete());
     }
-    Ok(Snapshot::new(limit, Level::new(limit, &readings, 0, at)))
+    let mut snapshot = Snapshot::new(limit, Level::new(limit, &readings, 0, at));
+    if let [_] = changed.readings() {
+        snapshot.set_kept(changed.kept(0));
+    }
+    Ok(snapshot)
 }
 
 impl fmt::Debug for BucketChange<'_> {

@@ -8,7 +8,7 @@ use super::defaults::Speech;
 use super::snapshot::{Level, Snapshot};
 use super::{Limit, too_large};
 use crate::algebra::Terms;
-use crate::backend::BackendError;
+use crate::backend::{BackendError, BucketRecord};
 
 /// The work may not run: a limit refused it, its cost can never fit, or the store did not answer.
 ///
@@ -161,6 +161,23 @@ impl RateLimited {
 
     fn from_cause(cause: RateLimitedCause) -> Self {
         Self(Box::new(RateLimitedInner { cause, speech: Speech::default() }))
+    }
+
+    /// Sets which of the buckets that refused keep faster numbers than those of their limit, in the
+    /// order of the limits.
+    #[cold]
+    pub(crate) fn with_kept<'r>(
+        mut self,
+        records: impl IntoIterator<Item = Option<&'r BucketRecord>>,
+    ) -> Self {
+        if let RateLimitedCause::Refused { by, .. } = &mut self.0.cause {
+            let snapshots = match by {
+                RefusalSnapshots::One(one) => one.as_mut_slice(),
+                RefusalSnapshots::Several { snapshots, .. } => snapshots,
+            };
+            snapshots.iter_mut().zip(records).for_each(|(one, record)| one.set_kept(record));
+        }
+        self
     }
 
     /// The same error, of a limiter that speaks so.

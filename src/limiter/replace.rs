@@ -13,12 +13,16 @@ impl RateLimiter {
     /// clones.
     ///
     /// What each key has *used* stays used, as [`rescale`](crate::algebra::rescale) says: a client
-    /// that has used 3 of 3 tokens has 97 left when the limit becomes 100, and one that has used 50
-    /// of 100 has a debt of 47 when it becomes 3. No key gets a refill by it, however often the
-    /// numbers change. Nothing waits for it: calls that have begun end with the numbers of before,
-    /// requests in a queue run at the instant that they were told, or earlier. A request that was
-    /// admitted before goes on by the numbers of before, also where its handler takes more
-    /// (`Admission::charge`), however long it runs.
+    /// that has used 3 of 3 tokens has 97 left when the limit becomes 100. Numbers that refill more
+    /// slowly take over with the first request that they admit; until then, what was used comes
+    /// back by the numbers of before. So one that has used 5,000 of 10,000 a day and then has 100 a
+    /// day waits for 11.8 hours, and not for the 49 days in which 100 a day repay the rest. A queue
+    /// of slower numbers takes a request once what is used fits in their capacity. No key gets a
+    /// refill by it, however often the numbers change. For that, [reset](Self::reset) the keys.
+    /// Nothing waits for it: calls that have begun end with the numbers of before, requests in a
+    /// queue run at the instant that they were told, or earlier. A request that was admitted before
+    /// goes on by the numbers of before, also where its handler takes more (`Admission::charge`),
+    /// however long it runs.
     ///
     /// `limit` is named by its name and by the numbers that *it* has, which are those before the
     /// first replacement: `replace(&LOGIN, ..)` twice replaces the same limit twice. Limits of the
@@ -33,6 +37,11 @@ impl RateLimiter {
     /// two quotas allows, if both have the same kind, period and start. If not, each change may add
     /// one step of gain: a window of one quota may open just before, and a window of the other one
     /// just after.
+    ///
+    /// What was reserved before the change is an exception. In a store that other processes share,
+    /// its requests run at the instants that they were told, and that much may run on top. In
+    /// memory, they move forward instead. There, a request that costs more than the smaller
+    /// capacity may let as much run on top as it exceeds that.
     ///
     /// With [`Quota::none`], the limit grants nothing until it has other numbers again. Numbers by
     /// which each request of a layer costs more than the limit can grant, or any request of a call,

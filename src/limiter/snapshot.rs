@@ -1,11 +1,12 @@
 //! How a limit stands for a key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Limit;
 use super::defaults::Speech;
 use crate::algebra::{State, Tokens, Units, Verdict};
-use crate::backend::Reading;
+use crate::backend::{BucketRecord, Reading};
 use crate::clock::{Timestamp, machine_time};
 use crate::quota::Kind;
 
@@ -45,6 +46,9 @@ use crate::quota::Kind;
 pub struct Snapshot {
     limit: Limit,
     level: Level,
+    /// The bucket in its own numbers, if these refill faster than those of the limit and no request
+    /// by the limit was admitted since it was used by them.
+    kept: Option<Arc<BucketRecord>>,
     /// How the limiter speaks to clients, for the header fields that the snapshot becomes.
     speech: Speech,
 }
@@ -112,7 +116,17 @@ pub(super) fn sum_of_shards(
 
 impl Snapshot {
     pub(crate) fn new(limit: &Limit, level: Level) -> Self {
-        Self { limit: limit.clone(), level, speech: Speech::default() }
+        Self { limit: limit.clone(), level, kept: None, speech: Speech::default() }
+    }
+
+    /// Sets the record of a bucket that keeps faster numbers.
+    pub(crate) fn set_kept(&mut self, record: Option<&BucketRecord>) {
+        self.kept = record.map(|record| Arc::new(*record));
+    }
+
+    /// The record of the bucket, if it keeps faster numbers.
+    pub(crate) fn kept(&self) -> Option<&BucketRecord> {
+        self.kept.as_deref()
     }
 
     /// The snapshot of a limit that grants nothing. No store is asked for it, so the time is that of
@@ -195,9 +209,13 @@ impl Snapshot {
 
     /// The time at which the bucket is full if nothing more is taken.
     ///
-    /// For a limit in shards, it assumes that all of them hold the same.
+    /// For a limit in shards, it assumes that all of them hold the same. A bucket that was used by
+    /// faster numbers of its limit gains by those until a request is admitted by the present ones.
     #[must_use]
     pub fn full_at(&self) -> Timestamp {
+        if let Some(own) = &self.kept {
+            return own.full_at().max(self.level.at);
+        }
         let State { value, ts } = self.level.state;
         let each = value.div_euclid(i64::from(self.limit.quota().get_shards()).max(1));
         self.limit.bucket().full_at(State { value: each, ts }).max(self.level.at)
@@ -211,9 +229,11 @@ impl Snapshot {
     #[doc(alias = "banned_until")]
     #[must_use]
     pub fn blocked_until(&self) -> Option<Timestamp> {
-        let Level { state: State { value, ts }, at, .. } = self.level;
+        let Level { state, at, .. } = self.level;
+        let State { value, ts } = self.kept.as_deref().map_or(state, BucketRecord::state);
         let is_blocked = value < 0 && ts > at;
-        is_blocked.then(|| ts.plus_micros(self.limit.bucket().step()))
+        let bucket = self.kept.as_deref().map_or(self.limit.bucket(), BucketRecord::bucket);
+        is_blocked.then(|| bucket.after(ts, 1))
     }
 
     /// The exact tokens: with their fraction, and negative in debt.
@@ -223,6 +243,9 @@ impl Snapshot {
     }
 
     /// The state of the bucket, as [`calculate`](crate::algebra::calculate) takes it.
+    ///
+    /// While a bucket still gains by faster numbers that its limit had before, `calculate` predicts
+    /// refusals that are too long; the [wait](Self::wait) is exact.
     ///
     /// For a limit in shards, its value is that of all of them, in the units of a shard's
     /// [`bucket`](Limit::bucket). `calculate` counts in others then, and its answer would be wrong:
@@ -262,7 +285,7 @@ impl Snapshot {
     /// ```
     #[must_use]
     pub fn window_end(&self) -> Option<Timestamp> {
-        self.window_start().map(|start| start.plus_micros(self.limit.bucket().step()))
+        self.window_start().map(|start| self.limit.bucket().after(start, 1))
     }
 
     /// When the limit starts again, as a page on usage shows it: for a fixed window its

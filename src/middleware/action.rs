@@ -37,6 +37,7 @@ pub(super) enum RenderedAction {
 }
 
 /// An action, or a future of one.
+#[expect(clippy::large_enum_variant, reason = "nearly all are ready, which a box would allocate")]
 pub(super) enum EventualAction<'p> {
     Ready(Action<'p>),
     Pending(PendingAction),

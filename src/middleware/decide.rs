@@ -261,9 +261,11 @@ fn read_answer<'p, const IS_OBSERVED: bool>(
         },
         Verdict::Refused => {
             // If an empty queue would have refused the request as well, the full queue is not the
-            // reason.
+            // reason. Nor is it if a bucket is not counted in the numbers of its limit yet: those
+            // cannot reserve.
             let longest = submission.longest;
             let is_full = submission.queue.is_some()
+                && !outcome.applied().has_kept()
                 && outcome
                     .each(&demands)
                     .all(|(demand, readings)| demand.could_wait(readings, longest));

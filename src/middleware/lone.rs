@@ -10,7 +10,7 @@ use super::decide::{decide_one, on_admission};
 use super::plan::Plan;
 use super::reject::{TOO_MANY, render_lone, render_refusal};
 use crate::algebra::{Terms, Verdict};
-use crate::backend::{Charge, Memory};
+use crate::backend::{Applied, Charge, Memory};
 use crate::key::{Extracted, Head};
 use crate::limiter::{CompleteAnswer, Level, units_of};
 
@@ -41,7 +41,7 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Rend
     let charge = || Charge::take(limit.bucket_of(&key), limit.bucket(), units);
     let jitter = || plan.limiter.random().up_to(plan.settings.jitter);
     // The memory store never fails, so there is no recovery to log.
-    let (at, reading) = match memory.charge(&charge()) {
+    let applied = match memory.charge(&charge()) {
         Ok((at, reading)) => {
             let level = || Level::new(limit, slice::from_ref(&reading), cost, at);
             let action = match reading.verdict() {
@@ -54,13 +54,13 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Rend
             if let Some(action) = action {
                 return action;
             }
-            (at, reading)
+            Applied::one(at, reading)
         }
         // The bucket is new, or its quota has changed.
         Err(unknown) => unknown.charge(&charge()),
     };
     let (demands, outcome) =
-        ([choice.demand(key, explicit_cost, 0)], CompleteAnswer::one(at, reading));
+        ([choice.demand(key, explicit_cost, 0)], CompleteAnswer::of_one_bucket(applied));
     match outcome.verdict() {
         Verdict::Admitted => RenderedAction::Run(on_admission(plan, &demands, &outcome)),
         _ => RenderedAction::Respond(render_refusal(

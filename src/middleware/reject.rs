@@ -88,8 +88,11 @@ pub(super) fn render_refusal(
             response
         }
         Renderer::Handler(handler) => {
-            let snapshots: Vec<_> =
+            let mut snapshots: Vec<_> =
                 refused.map(|(demand, level)| Snapshot::new(demand.limit(), level)).collect();
+            for (snapshot, record) in snapshots.iter_mut().zip(outcome.kept_by_refused(demands)) {
+                snapshot.set_kept(record);
+            }
             let (retry_after, error) = (Some(after), None);
             let (head, snapshots) = (Some(*head), &*snapshots);
             let refused = RefusedRequest { head, status, snapshots, retry_after, error };

@@ -32,6 +32,7 @@ enum QuotaProblem {
         period: Duration,
     },
     StartWithoutWindows,
+    StartOfCalendar,
     Initial {
         initial: u64,
         capacity: u64,
@@ -103,6 +104,10 @@ impl QuotaError {
         Self(QuotaProblem::StartWithoutWindows)
     }
 
+    pub(super) const fn start_of_calendar() -> Self {
+        Self(QuotaProblem::StartOfCalendar)
+    }
+
     pub(super) const fn initial(initial: u64, capacity: u64) -> Self {
         Self(QuotaProblem::Initial { initial, capacity })
     }
@@ -165,6 +170,7 @@ impl QuotaError {
             QuotaProblem::TooManyShards { .. } => panic!("a quota has at most 1024 shards"),
             QuotaProblem::Shards { .. } => panic!("the shards do not fit 2^53 units"),
             QuotaProblem::StartWithoutWindows => panic!("only a fixed window has a start"),
+            QuotaProblem::StartOfCalendar => panic!("a calendar says where its windows start"),
             QuotaProblem::Initial { .. } => panic!("initial is above the capacity"),
             QuotaProblem::Rate { .. } => panic!("the rate does not fit 2^53 units"),
             QuotaProblem::Capacity { owes: true, .. } => panic!(
@@ -214,6 +220,10 @@ impl fmt::Display for QuotaError {
             QuotaProblem::StartWithoutWindows => f.write_str(
                 "a token bucket has no windows, so it has no start (drop `start`, or make it a \
                  fixed window)",
+            ),
+            QuotaProblem::StartOfCalendar => f.write_str(
+                "a calendar says where its windows start (drop `start`, or name a period in place \
+                 of the calendar)",
             ),
             QuotaProblem::Initial { initial, capacity } => write!(
                 f,

@@ -22,7 +22,11 @@
 
 #![deny(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
+#[cfg(feature = "calendar")]
+mod calendar;
 mod error;
+#[cfg(not(feature = "calendar"))]
+mod no_calendar;
 mod nothing;
 mod period;
 mod scale;
@@ -36,7 +40,11 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 
+#[cfg(feature = "calendar")]
+pub use self::calendar::{Calendar, Weekday};
 pub use self::error::QuotaError;
+#[cfg(not(feature = "calendar"))]
+pub(crate) use self::no_calendar::Calendar;
 pub(crate) use self::period::parse as parse_period;
 pub(crate) use self::scale::Scale;
 pub use self::text::ParseQuotaError;
@@ -144,6 +152,8 @@ pub struct Quota {
     initial: Option<u64>,
     start: Option<Timestamp>,
     shards: u32,
+    /// Where windows begin and end, if they are those of a calendar.
+    calendar: Option<Calendar>,
 }
 
 impl Quota {
@@ -271,7 +281,60 @@ impl Quota {
             initial: None,
             start: None,
             shards: 1,
+            calendar: None,
         })
+    }
+
+    /// Adds `rate` tokens when a day, a week or a month begins in a time zone, saving up to `rate` of
+    /// them.
+    ///
+    /// The windows of all keys begin at the same instants, which [`Calendar`] says: 1,000 a month are
+    /// 1,000 in February and in March. All settings are those of a fixed window, but for
+    /// [`start`](Self::start): a [`capacity`](Self::capacity) above the rate rolls over what a window
+    /// leaves, and reservations run when a later window begins.
+    ///
+    /// # Panics
+    ///
+    /// If `rate` is zero; at run time use [`try_calendar`](Self::try_calendar).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::Quota;
+    /// use tollgate::quota::Calendar;
+    ///
+    /// const BASIC: Quota = Quota::calendar(1_000, Calendar::monthly().zone("Europe/Berlin"));
+    /// assert_eq!(BASIC.to_string(), "1000 per month in Europe/Berlin");
+    /// assert_eq!("1000 per month in Europe/Berlin".parse(), Ok(BASIC));
+    /// ```
+    #[cfg(feature = "calendar")]
+    #[doc(alias = "per_month")]
+    #[doc(alias = "monthly")]
+    #[doc(alias = "midnight")]
+    #[must_use]
+    #[track_caller]
+    pub const fn calendar(rate: u64, calendar: Calendar) -> Self {
+        match Self::try_calendar(rate, calendar) {
+            Ok(quota) => quota,
+            Err(error) => error.panic(),
+        }
+    }
+
+    /// [`calendar`](Self::calendar) for a rate that is known at run time only.
+    ///
+    /// # Errors
+    ///
+    /// If `rate` is zero.
+    #[cfg(feature = "calendar")]
+    pub const fn try_calendar(rate: u64, calendar: Calendar) -> Result<Self, QuotaError> {
+        Self::of_calendar(rate, calendar)
+    }
+
+    pub(crate) const fn of_calendar(rate: u64, calendar: Calendar) -> Result<Self, QuotaError> {
+        match Self::check(Kind::FixedWindow, rate, calendar.period()) {
+            Ok(quota) => Ok(Self { calendar: Some(calendar), ..quota }),
+            Err(error) => Err(error),
+        }
     }
 
     /// Sets how many tokens the bucket saves up; the rate if not set.
@@ -312,7 +375,7 @@ impl Quota {
     /// Aligns the windows: one starts at this instant, and others at every whole number of periods
     /// before and after.
     ///
-    /// Only for fixed windows.
+    /// Only for fixed windows, and not for those of a calendar, which says where they start.
     #[must_use]
     pub const fn start(mut self, start: Timestamp) -> Self {
         self.start = Some(start);
@@ -396,7 +459,7 @@ impl Quota {
         self.rate
     }
 
-    /// The time in which `rate` tokens are gained.
+    /// The time in which `rate` tokens are gained. A month of a calendar is said to have 31 days.
     #[must_use]
     pub const fn period(&self) -> Duration {
         self.period
@@ -432,6 +495,18 @@ impl Quota {
         self.start
     }
 
+    /// Where the windows begin, if they are those of a calendar.
+    #[cfg(feature = "calendar")]
+    #[must_use]
+    pub const fn get_calendar(&self) -> Option<Calendar> {
+        self.calendar
+    }
+
+    /// The calendar of the windows, also without the feature, where there is none.
+    pub(crate) const fn windows(&self) -> Option<Calendar> {
+        self.calendar
+    }
+
     /// The number of buckets the limit is split into.
     #[must_use]
     pub const fn get_shards(&self) -> u32 {
@@ -454,11 +529,12 @@ impl Quota {
     const fn numbers(&self) -> QuotaNumbers {
         let (first, start) = (self.get_initial(), self.first_start());
         let tokens = (self.rate, self.get_capacity(), self.max_reserved, first);
-        (self.kind, self.period, tokens, start, self.shards)
+        (self.kind, self.period, tokens, (start, self.calendar), self.shards)
     }
 }
 
-type QuotaNumbers = (Kind, Duration, (u64, u64, Option<u64>, u64), Option<Timestamp>, u32);
+type QuotaNumbers =
+    (Kind, Duration, (u64, u64, Option<u64>, u64), (Option<Timestamp>, Option<Calendar>), u32);
 
 /// Quotas are equal if they count alike, however they are written.
 impl PartialEq for Quota {

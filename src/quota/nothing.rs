@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{DAY, Kind, Quota, QuotaError};
+use super::{Calendar, DAY, Kind, Quota, QuotaError};
 
 impl Quota {
     /// Grants nothing: every request is refused, whatever it costs, and no wait helps.
@@ -62,6 +62,7 @@ impl Quota {
             max_reserved: None,
             initial: None,
             start: None,
+            calendar: None,
             shards: 1,
         }
     }
@@ -77,6 +78,14 @@ impl Quota {
         match rate {
             0 if !period.is_zero() => Ok(Self::none()),
             _ => Self::check(kind, rate, period),
+        }
+    }
+
+    /// The same for the windows of a calendar.
+    pub(crate) const fn read_calendar(rate: u64, calendar: Calendar) -> Result<Self, QuotaError> {
+        match rate {
+            0 => Ok(Self::none()),
+            _ => Self::of_calendar(rate, calendar),
         }
     }
 }

@@ -70,6 +70,9 @@ impl Quota {
         if self.start.is_some() && matches!(self.kind, Kind::TokenBucket) {
             return Err(QuotaError::start_without_windows());
         }
+        if self.start.is_some() && self.calendar.is_some() {
+            return Err(QuotaError::start_of_calendar());
+        }
         if let Some(initial) = self.initial
             && initial > self.get_capacity()
         {
@@ -141,7 +144,13 @@ impl Scale {
                 let (gain, token) = gain_and_token(quota.rate, period, step);
                 (NonZeroU64::new(step), gain, token)
             }
-            Kind::FixedWindow => (Some(period), Some(quota.rate), Some(shards)),
+            Kind::FixedWindow => {
+                let step = match quota.calendar {
+                    Some(calendar) => calendar.step(),
+                    None => period,
+                };
+                (Some(step), Some(quota.rate), Some(shards))
+            }
         };
         let (Some(step), Some(gain), Some(token)) = (step, nonzero(gain), nonzero(token)) else {
             return Err(QuotaError::rate(quota.rate, quota.period));

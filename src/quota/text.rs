@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::period::{self, Period};
 use super::scale::gcd;
-use super::{Kind, Quota, QuotaError};
+use super::{Calendar, Kind, Quota, QuotaError};
 use crate::clock::{Timestamp, excerpt};
 
 /// The error of a text that is not a quota. The message quotes the text and says what was expected.
@@ -21,11 +21,28 @@ pub struct ParseQuotaError {
 enum ParseProblem {
     Kind(Box<str>),
     NoPeriod,
-    Number { what: &'static str, given: Box<str>, most: u64 },
-    Fraction { given: Box<str>, rate: u64, period: Duration },
+    Number {
+        what: &'static str,
+        given: Box<str>,
+        most: u64,
+    },
+    Fraction {
+        given: Box<str>,
+        rate: u64,
+        period: Duration,
+    },
     Period(Box<str>),
+    /// A calendar of a zone that there is not.
+    Zone(Box<str>),
+    /// A month without a zone, or a calendar without the feature.
+    Month(Box<str>),
+    /// A calendar as a token bucket.
+    TokenBucket(Calendar),
     Option(Box<str>),
-    Burst { given: Box<str>, capacity: Box<str> },
+    Burst {
+        given: Box<str>,
+        capacity: Box<str>,
+    },
     Twice(&'static str),
     Start(Box<str>),
     Numbers(QuotaError),
@@ -46,8 +63,8 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
         None => (text, None),
     };
     let (kind, numbers) = match head.split_once(':') {
-        Some((kind, numbers)) => (parse_kind(kind)?, numbers),
-        None => (Kind::TokenBucket, head),
+        Some((kind, numbers)) => (Some(parse_kind(kind)?), numbers),
+        None => (None, head),
     };
     // Any white space may surround `per`.
     let numbers = numbers.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -56,8 +73,11 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
     let (given, parsed) = (period.trim(), period::parse(period.trim()));
     let rate = parse_number("rate", rate, u64::MAX)
         .map_err(|problem| parsed.and_then(|period| fraction(rate, period)).unwrap_or(problem))?;
-    let period = parsed.ok_or_else(|| ParseProblem::Period(excerpt(given)))?;
-    let mut quota = Quota::read(kind, rate, period).map_err(ParseProblem::Numbers)?;
+    let mut quota = match parsed {
+        Some(period) => Quota::read(kind.unwrap_or(Kind::TokenBucket), rate, period)
+            .map_err(ParseProblem::Numbers)?,
+        None => parse_calendar(kind, rate, given)?,
+    };
     let mut shards = None;
     for option in options.into_iter().flat_map(|options| options.split(',')) {
         let option = option.trim();
@@ -85,6 +105,25 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
         quota.shards = u32::try_from(shards).unwrap_or(u32::MAX);
     }
     quota.validated().map_err(ParseProblem::Numbers)
+}
+
+/// A quota whose windows are those of a calendar, as `given` after `per`.
+fn parse_calendar(kind: Option<Kind>, rate: u64, given: &str) -> Result<Quota, ParseProblem> {
+    if let Some(calendar) = Calendar::parse(given) {
+        let calendar = calendar.map_err(|zone| ParseProblem::Zone(excerpt(zone)))?;
+        if kind == Some(Kind::TokenBucket) {
+            return Err(ParseProblem::TokenBucket(calendar));
+        }
+        return Quota::read_calendar(rate, calendar).map_err(ParseProblem::Numbers);
+    }
+    let unit = given.split_ascii_whitespace().next().unwrap_or_default();
+    let is_calendar = given.contains(" in ")
+        || ["month", "months"].iter().any(|month| unit.eq_ignore_ascii_case(month));
+    Err(if is_calendar {
+        ParseProblem::Month(excerpt(given))
+    } else {
+        ParseProblem::Period(excerpt(given))
+    })
 }
 
 fn set_once<T>(name: &'static str, slot: &mut Option<T>, value: T) -> Result<(), ParseProblem> {
@@ -162,10 +201,15 @@ fn parse_start(text: &str) -> Result<Timestamp, ParseProblem> {
 
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.kind == Kind::FixedWindow {
-            f.write_str("fixed window: ")?;
+        match self.calendar {
+            Some(calendar) => write!(f, "{} per {calendar}", self.rate)?,
+            None => {
+                if self.kind == Kind::FixedWindow {
+                    f.write_str("fixed window: ")?;
+                }
+                write!(f, "{} per {}", self.rate, Period(self.period))?;
+            }
         }
-        write!(f, "{} per {}", self.rate, Period(self.period))?;
         if let Some(tokens) = self.capacity {
             write!(f, ", capacity {tokens}")?;
         }
@@ -208,6 +252,28 @@ impl fmt::Display for ParseQuotaError {
             ParseProblem::Period(given) => write!(
                 f,
                 "`{given}` is not a period (write `minute`, `90 seconds`, `1h 30m` or `30 days`)"
+            ),
+            ParseProblem::Zone(given) => write!(
+                f,
+                "`{given}` is not a time zone (write its name in the database, such as \
+                 `Europe/Berlin` or `UTC`)"
+            ),
+            #[cfg(feature = "calendar")]
+            ParseProblem::Month(given) => write!(
+                f,
+                "`{given}` is not a period (write `month in Europe/Berlin`, `week from sunday in \
+                 UTC` or `day in UTC` for windows of a calendar, or `30 days`)"
+            ),
+            #[cfg(not(feature = "calendar"))]
+            ParseProblem::Month(given) => write!(
+                f,
+                "`{given}` is not a period (write `30 days`; windows of a calendar need the feature \
+                 `calendar`)"
+            ),
+            ParseProblem::TokenBucket(calendar) => write!(
+                f,
+                "a token bucket has no windows, so none of a calendar (leave out `token bucket`, or \
+                 write a period in place of `{calendar}`)"
             ),
             ParseProblem::Option(given) if given.is_empty() => {
                 f.write_str("there is nothing after a comma (write an option there, or no comma)")

@@ -11,6 +11,7 @@ use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
 use crate::algebra::Bucket;
+use crate::backend::BucketRecord;
 use crate::clock::Timestamp;
 use crate::fields::push_json_string;
 use crate::key::Head;
@@ -51,6 +52,9 @@ use crate::quota::{Kind, Quota};
 /// | `.max_cost` | the most tokens that a request can ever get; null if the quota grants nothing, not even to a request that costs none |
 /// | `.max_wait` | the longest wait in the [queue](crate::RateLimitLayer::queue) of the layer: 0 without a queue, null without a bound |
 /// | `.bucket` | `step`, `gain`, `token`, `capacity` and `floor`, as the getters of [`Bucket`] say |
+/// | `.kept` | left out nearly always. If the limit has become
+/// [slower](crate::algebra::charge_slower) and has admitted nothing since: the `value`, `ts`,
+/// `step`, `gain`, `token` and `capacity` by which the bucket still gains |
 /// | `.quota` | `text`, `kind`, `rate`, `period`, `capacity`, `max_reserved`, `initial`, `start` and `shards`, in tokens; null is not set |
 ///
 /// A limit that grants [nothing](crate::Quota::none) has no bucket. It is told with a value and a
@@ -160,20 +164,54 @@ fn push_limit(json: &mut String, outlook: &Outlook) -> fmt::Result {
     let max_wait = outlook.max_wait().map(|wait| wait.as_micros());
     let (cost, max_cost) = (OrNull(outlook.cost), OrNull(outlook.max_cost()));
     write!(json, ",\"cost\":{cost},\"max_cost\":{max_cost},\"max_wait\":{}", OrNull(max_wait))?;
-    push_bucket(json, bucket)?;
+    push_bucket(json, bucket, outlook.snapshot.at())?;
+    push_kept(json, outlook.snapshot.kept(), outlook.snapshot.at())?;
     push_quota(json, limit.quota())?;
     json.push('}');
     Ok(())
 }
 
-fn push_bucket(json: &mut String, bucket: &Bucket) -> fmt::Result {
+fn push_bucket(json: &mut String, bucket: &Bucket, now: Timestamp) -> fmt::Result {
     let (step, gain, token) = (bucket.step(), bucket.gain(), bucket.token());
     let (capacity, floor) = (bucket.capacity().max(0), bucket.floor());
     write!(
         json,
         ",\"bucket\":{{\"step\":{step},\"gain\":{gain},\"token\":{token},\"capacity\":{capacity},\
-         \"floor\":{floor}}}"
-    )
+         \"floor\":{floor}"
+    )?;
+    push_windows(json, bucket, now)?;
+    json.push('}');
+    Ok(())
+}
+
+/// When the windows of a calendar begin.
+fn push_windows(json: &mut String, bucket: &Bucket, now: Timestamp) -> fmt::Result {
+    let Some(calendar) = bucket.calendar() else { return Ok(()) };
+    write!(json, ",\"windows\":{{\"mean\":{},\"starts\":[", calendar.mean())?;
+    let start = calendar.start(now);
+    for windows in 0..WINDOWS_TOLD {
+        let comma = if windows > 0 { "," } else { "" };
+        write!(json, "{comma}{}", calendar.after(start, windows).as_micros())?;
+    }
+    json.push_str("]}");
+    Ok(())
+}
+
+/// How many windows of a calendar a client is told, the present one included.
+const WINDOWS_TOLD: u64 = 32;
+
+fn push_kept(json: &mut String, kept: Option<&BucketRecord>, now: Timestamp) -> fmt::Result {
+    let Some(record) = kept else { return Ok(()) };
+    let [value, ts, gain, token, capacity, step] = record.to_numbers();
+    let step = step.unsigned_abs();
+    write!(
+        json,
+        ",\"kept\":{{\"value\":{value},\"ts\":{ts},\"step\":{step},\"gain\":{gain},\
+         \"token\":{token},\"capacity\":{capacity}"
+    )?;
+    push_windows(json, record.bucket(), now)?;
+    json.push('}');
+    Ok(())
 }
 
 fn push_quota(json: &mut String, quota: &Quota) -> fmt::Result {

@@ -88,6 +88,25 @@ fn the_same_numbers_in_another_spelling_are_no_change() {
     assert_eq!(changes.to_string(), "nothing has changed");
 }
 
+/// A quota in windows of a calendar may be written as a text and as fields, too.
+#[cfg(feature = "calendar")]
+#[test]
+fn a_calendar_in_another_spelling_is_no_change_and_another_zone_is_one() {
+    let of = |zone: &str| {
+        let text = "{limits: {a: {rate: 10, per: \"month in Z\"}, b: \"5 per day in Z\"}}";
+        config(&text.replace('Z', zone), "yaml")
+    };
+    let running = config(
+        "{limits: {a: \"10 per month in Europe/Berlin\", b: {rate: 5, per: \"DAY in europe/berlin\"}}}",
+        "yaml",
+    );
+    let changes = |next| running.compare(&next, &in_memory()).to_string();
+    assert_eq!(changes(of("Europe/Berlin")), "nothing has changed");
+    // The clocks of Paris show the same, but its rules are its own.
+    let other = changes(of("Europe/Paris"));
+    assert!(other.contains("10 per month in Europe/Paris (it was "), "{other}");
+}
+
 #[tokio::test]
 async fn numbers_are_in_force_at_once_and_what_was_used_stays_used() {
     let running = config(

@@ -10,7 +10,7 @@ use tollgate::clock::ManualClock;
 use crate::mutants::{Mistake, Mutant};
 
 /// Mistakes, and checks that find them.
-const FOUND_BY: [(Mistake, &[&str]); 34] = [
+const FOUND_BY: [(Mistake, &[&str]); 35] = [
     (Mistake::TakesNothing, &["a_concurrent_history_is_within_the_bound"]),
     (
         Mistake::AdmitsOneMore,
@@ -63,6 +63,14 @@ const FOUND_BY: [(Mistake, &[&str]); 34] = [
     (Mistake::CountsInSinglePrecision, &["the_edges_of_the_formula_are_exact"]),
     (Mistake::DropsWhatBeginsBelowFull, &["a_full_bucket_equals_none"]),
     (Mistake::KeepsWhatIsLeftOfOldNumbers, &["changed_numbers_keep_what_was_used"]),
+    (
+        Mistake::TakesSlowerNumbersAtOnce,
+        &[
+            "slower_numbers_wait_until_they_admit",
+            "changed_numbers_keep_what_was_used",
+            "random_calls_are_answered_as_the_algorithm_says",
+        ],
+    ),
     (
         Mistake::AppliesAgainWhenDropped,
         &["a_dropped_call_takes_effect_at_most_once_and_never_in_part"],

@@ -39,6 +39,7 @@ pub(crate) enum Mistake {
     CountsInSinglePrecision,
     DropsWhatBeginsBelowFull,
     KeepsWhatIsLeftOfOldNumbers,
+    TakesSlowerNumbersAtOnce,
     AppliesAgainWhenDropped,
     AppliesPartsBetweenPolls,
     DecidesBeforeItIsPolled,
@@ -263,6 +264,21 @@ impl Backend for Mutant {
                     }
                 }
                 Answer::Ready(Ok(apply_all(records, charges)))
+            }),
+            Mistake::TakesSlowerNumbersAtOnce => self.with(|records| {
+                let applied = apply_all(records, charges);
+                for one in charges.iter().filter(|one| one.takes()) {
+                    if let Some(record) = records.read(one.id())
+                        && applied.kept(0).is_some()
+                    {
+                        // What the reading says, counted in the numbers of the charge.
+                        let state = applied.readings()[0].state();
+                        if record.full_at() > applied.now() {
+                            records.write(one.id(), BucketRecord::new(one.bucket(), state));
+                        }
+                    }
+                }
+                Answer::Ready(Ok(applied))
             }),
             Mistake::AppliesAgainWhenDropped => {
                 let mut again = Again(Some((Arc::clone(&records), owned())));

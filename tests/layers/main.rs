@@ -32,7 +32,7 @@ const LAYERS: [&[&str]; 9] = [
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 28] = [
+const CRATES: [(&str, &[&str]); 29] = [
     ("http", &["key/", "fields/", "middleware/", "pacing/", "retry/", "routes/", "config/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/", "throttle/body.rs"]),
     ("futures_core", &["throttle/"]),
@@ -74,6 +74,7 @@ const CRATES: [(&str, &[&str]); 28] = [
         ],
     ),
     ("metrics", &["observe/"]),
+    ("jiff", &["quota/calendar/"]),
     ("redb", &["backend/embedded/"]),
     ("redis", &["backend/redis/"]),
     ("tokio_postgres", &["backend/postgres/"]),

@@ -84,7 +84,7 @@ fn memory_counts_by_replaced_numbers_what_was_used_since() {
     at_once(limiter.penalize(&LOGIN, 9).key("eve")).unwrap();
     at_once(limiter.limit(&LOGIN).key("alice").cost(5)).unwrap();
     assert_eq!(in_debt(), 1);
-    limiter.replace(&LOGIN, Quota::token_bucket(3, HOUR)).unwrap();
+    limiter.replace(&LOGIN, Quota::token_bucket(6, HOUR).capacity(3)).unwrap();
     assert_eq!(in_debt(), 0);
     for key in ["eve", "alice"] {
         assert!(at_once(limiter.limit(&LOGIN).key(key)).is_err());

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algebra::{Bucket, State, Terms, Verdict, charge, check_history, rescale};
+use tollgate::algebra::{
+    Bucket, State, Terms, Verdict, charge, charge_slower, check_history, rescale,
+};
 use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::{Key, Limit, Quota, RateLimited, RateLimiter, Timestamp};
@@ -282,7 +284,17 @@ proptest! {
                 None => bucket.absent(now, phase),
             };
             let units = bucket.units(cost).unwrap();
-            let charged = charge(&bucket, state, units, Terms::AT_ONCE, now);
+            // Slower numbers wait for a request that they admit.
+            let kept = model.get(&client).filter(|(own, state)| {
+                own.refresh(*state, now).value < own.capacity() && !own.yields_to(&bucket)
+            });
+            let charged = match kept {
+                Some((own, state)) => {
+                    charge_slower(own, *state, &bucket, units, Terms::AT_ONCE, now, phase)
+                }
+                None => charge(&bucket, state, units, Terms::AT_ONCE, now),
+            };
+            let is_kept = kept.is_some();
             prop_assert_eq!(answer.is_ok(), charged.verdict() == Verdict::Admitted);
             let told_wait = answer.as_ref().err().map(|error| error.retry_after().unwrap());
             prop_assert_eq!(told_wait.unwrap_or_default(), charged.wait());
@@ -293,9 +305,10 @@ proptest! {
                 }
             } else {
                 told = Some(now + charged.wait());
-                // The refusal counts in the new quota, and so does the bucket from now on.
+                // The refusal counts in the new quota if that is not slower, and so does the bucket
+                // from now on.
                 let held = model.get_mut(&client).filter(|(quota, _)| *quota != bucket);
-                if let Some(held) = held {
+                if let Some(held) = held.filter(|_| !is_kept) {
                     *held = (bucket, charged.before());
                 }
             }
@@ -453,8 +466,8 @@ fn parts(units: u64, bucket: &Bucket, parts: u64) -> u64 {
 
 proptest! {
     /// P2 while the quota changes: what ran in a window of time is at most the capacity of the last
-    /// quota in it, and what each quota gained while the bucket counted in it, with one step of
-    /// gain each time.
+    /// quota in it that ran any, and what each quota gained while the bucket counted in it, with
+    /// one step of gain each time.
     #[test]
     fn no_window_holds_more_than_the_bound_while_the_quota_changes(
         quotas in prop::collection::vec(small_quotas(), 1..4),
@@ -466,7 +479,7 @@ proptest! {
         let clock = ManualClock::new(START);
         let (_, limiter) = store(Memory::new(), &clock);
         let (mut limit, mut passed, mut ran) = (&limits[0], 0, Vec::new());
-        let mut now = START;
+        let (mut now, mut counts_in) = (START, limits[0].bucket());
         for (micros, forth, cost, which) in steps {
             limit = limits.get(which).unwrap_or(limit);
             // Now and then the clock is set back, and no time has passed.
@@ -479,9 +492,18 @@ proptest! {
             }
             clock.set(now);
             match at_once(limiter.limit(limit).cost(cost)) {
-                Ok(_permit) => ran.push((passed, cost * whole, limit.bucket())),
-                // A refused request does not run, but from now on the bucket counts in its quota.
-                Err(error) if error.is_refused() => ran.push((passed, 0, limit.bucket())),
+                Ok(_permit) => {
+                    counts_in = limit.bucket();
+                    ran.push((passed, cost * whole, counts_in));
+                }
+                // A refused request does not run, but from now on the bucket counts in its quota,
+                // if that is not slower.
+                Err(error) if error.is_refused() => {
+                    if counts_in.yields_to(limit.bucket()) {
+                        counts_in = limit.bucket();
+                    }
+                    ran.push((passed, 0, counts_in));
+                }
                 Err(_too_large) => {}
             }
         }

@@ -43,7 +43,78 @@ fn what_a_key_has_used_stays_used() {
     assert_eq!(before, Quota::token_bucket(100, MINUTE));
     let snapshot = at_once(limiter.peek(&FREE).key(2_u64)).unwrap();
     assert_eq!(snapshot.tokens().to_string(), "-40");
-    assert_eq!(snapshot.wait(), Some(41 * (MINUTE / 10)));
+    // The bucket gains by the 100 a minute by which it was used, until 9 of 10 are used.
+    assert_eq!(snapshot.wait(), Some(41 * (MINUTE / 100)));
+}
+
+/// Regression: 4,900 tokens of debt at 100 a day locked the customer out for 49 days.
+#[test]
+fn a_smaller_plan_waits_for_the_refill_of_the_larger_one() {
+    let pro = Limit::new("requests", Quota::token_bucket(10_000, DAY));
+    let free = Limit::new("requests", Quota::token_bucket(100, DAY));
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    assert!(admitted(&limiter, &pro, 1, 5_000));
+    let wait = Duration::from_micros(42_344_640_000);
+    let refused = at_once(limiter.limit(&free).key(1_u64)).unwrap_err();
+    assert_eq!(refused.retry_after(), Some(wait));
+    let [snapshot] = refused.snapshots() else { panic!("one limit has refused") };
+    assert_eq!((snapshot.remaining(), snapshot.tokens().to_string().as_str()), (0, "-4900"));
+    assert_eq!(snapshot.full_at(), START + DAY / 2);
+    let peeked = at_once(limiter.peek(&free).key(1_u64)).unwrap();
+    assert_eq!((peeked.wait(), peeked.full_at()), (Some(wait), START + DAY / 2));
+    // A larger cost waits longer, by the same refill.
+    let ten = at_once(limiter.peek(&free).key(1_u64).cost(10)).unwrap();
+    assert_eq!(ten.wait(), Some(wait + DAY / 10_000 * 9));
+    // A penalty is used like any other, and neither it nor a refund changes the refill.
+    let penalized = at_once(limiter.penalize(&free, 10).key(1_u64)).unwrap();
+    assert_eq!(penalized.full_at(), START + DAY / 10_000 * 5_010);
+    assert_eq!(at_once(limiter.penalize(&pro, 0).key(1_u64)).unwrap().tokens().to_string(), "4990");
+    clock.advance(wait + DAY / 10_000 * 10);
+    let permit = at_once(limiter.limit(&free).key(1_u64)).unwrap();
+    assert_eq!(permit.remaining(), 0);
+    // From now on it gains by 100 a day.
+    assert_eq!(permit.snapshot().full_at(), permit.at() + DAY);
+    let next = at_once(limiter.limit(&free).key(1_u64)).unwrap_err();
+    assert_eq!(next.retry_after(), Some(DAY / 100));
+}
+
+#[test]
+fn a_smaller_plan_queues_once_what_is_used_fits_in_it() {
+    let pro = Limit::new("requests", Quota::token_bucket(10_000, DAY));
+    let free = Limit::new("requests", Quota::token_bucket(100, DAY).max_reserved(50));
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    assert!(admitted(&limiter, &pro, 1, 5_000));
+    let reserve = || at_once(limiter.limit(&free).key(1_u64).cost(2).reserve());
+    assert_eq!(reserve().unwrap_err().retry_after(), Some(DAY / 10_000 * 4_902));
+    clock.advance(DAY / 10_000 * 4_900 - Duration::from_micros(1));
+    assert!(reserve().is_err());
+    clock.advance(Duration::from_micros(1));
+    // All of 100 are used now, so two more are there after two hundredths of a day.
+    assert_eq!(reserve().unwrap().wait(), DAY / 50);
+}
+
+#[test]
+fn shards_wait_for_the_refill_of_the_larger_plan() {
+    let pro = Limit::new("requests", Quota::token_bucket(10_000, DAY).shards(2));
+    let free = Limit::new("requests", Quota::token_bucket(100, DAY).shards(2));
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    for _ in 0..2 {
+        assert!(admitted(&limiter, &pro, 1, 2_500));
+    }
+    let refused = at_once(limiter.limit(&free).key(1_u64).cost(60)).unwrap_err();
+    let peeked = at_once(limiter.peek(&free).key(1_u64).cost(60)).unwrap();
+    assert_eq!(peeked.wait(), refused.retry_after());
+    let wait = refused.retry_after().unwrap();
+    // Both have used 2,500 of 5,000, which come back at 5,000 a day each; 60 of 100 have to be
+    // free.
+    assert_eq!(wait, DAY / 10_000 * 4_960);
+    clock.advance(wait - Duration::from_micros(1));
+    assert!(!admitted(&limiter, &free, 1, 60));
+    clock.advance(Duration::from_micros(1));
+    assert!(admitted(&limiter, &free, 1, 60));
 }
 
 #[test]

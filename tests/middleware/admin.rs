@@ -164,13 +164,18 @@ async fn replaced_numbers_are_shown_as_they_are_in_force() {
     let alice = read(&get(&app, "/login/alice").await);
     assert_eq!((&alice["capacity"], &alice["tokens"]), (&json!(3), &json!("-2")));
     // Those that were replaced are no limit of this name whose replacement counts.
-    limiter.replace(&LOGIN, Quota::token_bucket(4, HOUR)).unwrap();
+    limiter.replace(&LOGIN, Quota::token_bucket(6, HOUR).capacity(4)).unwrap();
+    // A faster quota counts from its first request on.
+    assert!(at_once(limiter.limit(&LOGIN).key("alice")).is_err());
     let penalized = post(&app, "/login/alice/penalize", r#"{"tokens": 5}"#).await;
     let penalized = read(&penalized);
     assert_eq!((&penalized["capacity"], &penalized["tokens"]), (&json!(4), &json!("-6")));
     let list = read(&get(&app, "/login").await);
     assert_eq!(list["count"], json!({ "blocked": 0, "debt": 1 }));
-    assert!(list["detail"].as_str().unwrap().contains("the numbers `4 per hour`"), "{list}");
+    assert!(
+        list["detail"].as_str().unwrap().contains("the numbers `6 per hour, capacity 4`"),
+        "{list}"
+    );
     assert_eq!(delete(&app, "/login/alice").await.status, 204);
     limiter.replace(&LOGIN, *LOGIN.quota()).unwrap();
     assert_eq!(read(&get(&app, "").await)["limits"][0]["replaced_quota"], Value::Null);

@@ -14,6 +14,8 @@ mod body_attacks;
 mod body_key;
 #[cfg(feature = "axum")]
 mod buffer_body;
+#[cfg(all(feature = "axum", feature = "calendar"))]
+mod calendars;
 #[cfg(feature = "axum")]
 mod defaults;
 #[cfg(feature = "axum")]

@@ -2,6 +2,7 @@
 //! nothing.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::connect_info::MockConnectInfo;
@@ -207,6 +208,29 @@ fn the_numbers_are_those_in_force() {
     assert_eq!((&limit["value"], &limit["max_cost"]), (&json!(4), &json!(7)));
     assert_eq!(limit["bucket"]["step"], 60_000_000);
     assert_eq!(limit["quota"]["kind"], "fixed window");
+}
+
+/// What is used was used by the old numbers, and comes back by them until a request is admitted.
+#[test]
+fn a_client_of_a_smaller_plan_is_told_the_refill_of_the_larger_one() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    let app = app(limiter.layer(&PER_USER).key(header("x-user")));
+    at_once(limiter.limit(&PER_USER).key("ann").cost(15)).unwrap();
+    limiter.replace(&PER_USER, Quota::token_bucket(2, MINUTE)).unwrap();
+    let limit = told(&app, &ANN)["limits"][0].clone();
+    assert_eq!(
+        (&limit["value"], &limit["bucket"]["token"]),
+        (&json!(-390_000_000), &json!(30_000_000))
+    );
+    let kept = json!({
+        "value": 30_000_000, "ts": START.as_micros(),
+        "step": 1, "gain": 1, "token": 6_000_000, "capacity": 120_000_000,
+    });
+    assert_eq!(limit["kept"], kept);
+    clock.advance(Duration::from_secs(6 * 14));
+    assert_eq!(at_once(ask(&app, "/", &ANN)).status, 200);
+    assert_eq!(told(&app, &ANN)["limits"][0].get("kept"), None);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::algebra::{Bucket, State};
 use crate::backend::charge::BucketId;
+use crate::backend::record::Found;
 use crate::clock::Timestamp;
 
 /// Buckets that one call reads and writes, while no other call does.
@@ -13,38 +14,34 @@ pub(in crate::backend) trait CellStore {
     /// What tells one bucket from another in this call.
     type Cell: Copy + Ord;
 
-    /// The state of a bucket, converted to the quota of `bucket`; the state of an absent one if it
-    /// is not [stored](Self::is_stored).
-    fn read(
+    /// What is stored of a bucket, for a call by the numbers of `bucket`.
+    fn find(
         &mut self,
         cell: Self::Cell,
         id: BucketId<'_>,
         bucket: &Bucket,
         now: Timestamp,
-    ) -> State;
+    ) -> Found;
 
-    /// Whether a bucket is stored. One that is full by another quota than `bucket` does not count,
-    /// because it may as well have been dropped.
-    fn is_stored(
-        &mut self,
-        cell: Self::Cell,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> bool;
-
-    /// Whether a bucket is [stored](Self::is_stored) for another quota than `bucket`, so that
-    /// [`read`](Self::read) converts it.
-    fn is_converted(
-        &mut self,
-        cell: Self::Cell,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> bool;
+    /// The state of a bucket that is not stored.
+    fn absent(&self, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
+        absent(id, bucket, now)
+    }
 
     /// Stores the state of a bucket.
     fn write(&mut self, cell: Self::Cell, bucket: &Bucket, state: State, now: Timestamp);
+}
+
+/// Reads a bucket in the numbers of `bucket`.
+#[inline(always)]
+pub(super) fn read<C: CellStore>(
+    cells: &C,
+    found: &Found,
+    id: BucketId<'_>,
+    bucket: &Bucket,
+    now: Timestamp,
+) -> State {
+    found.state_in(id, bucket, now).unwrap_or_else(|| cells.absent(id, bucket, now))
 }
 
 /// Stores a bucket from which nothing was taken, if this is its first use and it starts below its
@@ -53,32 +50,34 @@ pub(in crate::backend) trait CellStore {
 pub(super) fn write_first_use<C: CellStore>(
     cells: &mut C,
     cell: C::Cell,
-    id: BucketId<'_>,
+    found: &Found,
     bucket: &Bucket,
     state: State,
     now: Timestamp,
 ) {
-    if !bucket.is_droppable_when_full() && !cells.is_stored(cell, id, bucket, now) {
+    if !bucket.is_droppable_when_full() && found.is_absent() {
         cells.write(cell, bucket, state, now);
     }
 }
 
-/// Stores a bucket that refused a charge, if it was converted or this is its first use.
+/// Stores a bucket that refused a charge, if it takes the numbers of the charge or this is its
+/// first use.
 ///
-/// The client is told a wait by the new quota, so the bucket has to gain by it from now on.
+/// The client is told a wait by the new numbers, so the bucket has to gain by them from now on.
 #[inline]
 pub(super) fn write_refused<C: CellStore>(
     cells: &mut C,
     cell: C::Cell,
-    id: BucketId<'_>,
+    found: &Found,
     bucket: &Bucket,
     state: State,
     now: Timestamp,
 ) {
-    if cells.is_converted(cell, id, bucket, now) {
-        cells.write(cell, bucket, state, now);
-    } else {
-        write_first_use(cells, cell, id, bucket, state, now);
+    match found {
+        Found::Other(record) if record.bucket().yields_to(bucket) => {
+            cells.write(cell, bucket, state, now);
+        }
+        _ => write_first_use(cells, cell, found, bucket, state, now),
     }
 }
 

@@ -10,18 +10,23 @@
 //! 1 and -1. The last charge is refused, so the whole list is, and nothing is taken. Its wait is
 //! that for one token, because the charges before it count.
 //!
-//! If a charge is refused, each bucket that is stored for another quota is stored converted, with
-//! nothing taken. A bucket that several quotas name is then stored for that of the last charge that
-//! takes: the one that it would be stored for if the list were admitted.
+//! If a charge is refused, each bucket takes the numbers of each charge that refill at least as
+//! fast as its own, one charge after the other, and nothing else. Slower numbers wait for a list
+//! that is admitted. A charge that finds the bucket in faster numbers than its own is told the wait
+//! by those: also one that comes behind such a charge on the same bucket, as if that had taken its
+//! units by the faster numbers.
+//!
+//! A look leaves no trace: the charges behind it find the bucket as it did.
 
 use smallvec::SmallVec;
 
-use super::cell_store::{CellStore, write_first_use};
-use super::lone::{has_paid, is_stored_for};
-use crate::algebra::{State, Units, Verdict, charge, charge_pair};
-use crate::backend::answer::{Applied, Reading};
+use super::cell_store::{CellStore, read, write_first_use, write_refused};
+use super::lone::{charge_two, has_paid, is_stored_for};
+use crate::algebra::{State, Units, Verdict, charge, charge_slower, rescale};
+use crate::backend::adjustment::cost_in;
+use crate::backend::answer::{Applied, KeptNumbers, Reading};
 use crate::backend::charge::{BucketId, Charge};
-use crate::backend::record::convert;
+use crate::backend::record::{BucketRecord, Found};
 use crate::backend::repeats::Repeats;
 use crate::clock::Timestamp;
 
@@ -44,20 +49,20 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
         let balance = Balance::read(cells, cell, id, charge, before, now);
         let Some(other) = charge.get_second_shard() else {
             entries.push(balance.charge(charge, now));
-            lasts.note(nth);
+            lasts.note(nth, charge);
             continue;
         };
         let Some((cell, _)) = buckets.next() else { break };
         let before = last(&entries, &lasts, nth.saturating_add(1), cell);
         let other = Balance::read(cells, cell, id.shard(other), charge, before, now);
         entries.extend(balance.charge_pair(other, charge, now));
-        lasts.note(nth);
-        lasts.note(nth.saturating_add(1));
+        lasts.note(nth, charge);
+        lasts.note(nth.saturating_add(1), charge);
     }
 
     let refused = entries.iter().any(|entry| entry.verdict == Verdict::Refused);
     if refused {
-        write_all_refused(cells, &entries, &repeats, now);
+        write_all_refused(cells, &entries, now);
     } else {
         write_all_taken(cells, &entries, now);
     }
@@ -67,13 +72,21 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
             _ if refused => (entry.balance.stored, 0),
             // Nearly always the bucket is named once, and this is its only entry.
             Some(last) if !std::ptr::eq(last, entry) => {
-                (last.left_for(entry.charge, now), entry.units)
+                let left = last.left_for(entry.charge, now);
+                let left = left.state_in(entry.charge.id(), entry.charge.bucket(), now);
+                (left.unwrap_or(entry.left), entry.units)
             }
             _ => (entry.left, entry.units),
         };
         Reading::in_micros(entry.verdict, state, units, entry.wait)
     };
-    Applied::collect(now, entries.len(), entries.iter().enumerate().map(reading))
+    let applied = Applied::collect(now, entries.len(), entries.iter().enumerate().map(reading));
+    let mut kept = KeptNumbers::NONE;
+    for (nth, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.balance.may_keep) {
+        let (cell, bucket) = (entry.balance.cell, entry.charge.bucket());
+        kept.note(nth, &cells.find(cell, entry.charge.id(), bucket, now), bucket);
+    }
+    applied.with_kept(kept)
 }
 
 /// Stores what the charges leave in their buckets.
@@ -83,34 +96,25 @@ fn write_all_taken<C: CellStore>(cells: &mut C, entries: &[Entry<'_, C::Cell>], 
         if has_paid(entry.charge, entry.units) {
             cells.write(cell, bucket, entry.left, now);
         } else {
-            write_first_use(cells, cell, id, bucket, entry.left, now);
+            let found = cells.find(cell, id, bucket, now);
+            write_first_use(cells, cell, &found, bucket, entry.left, now);
         }
     }
 }
 
-/// Stores the buckets that were converted or are used for the first time, without the charges.
-fn write_all_refused<C: CellStore>(
-    cells: &mut C,
-    entries: &[Entry<'_, C::Cell>],
-    repeats: &Repeats,
-    now: Timestamp,
-) {
-    let mut later = LastEntries::new(repeats);
-    // In reverse: the last charge on a bucket decides its quota, and those before it leave it so.
-    for (nth, entry) in entries.iter().enumerate().rev().filter(|(_, entry)| entry.charge.takes()) {
+/// Stores the buckets that take the numbers of a charge or are used for the first time, without the
+/// charges.
+fn write_all_refused<C: CellStore>(cells: &mut C, entries: &[Entry<'_, C::Cell>], now: Timestamp) {
+    for entry in entries.iter().filter(|entry| entry.charge.takes()) {
         let (cell, id, bucket) = (entry.balance.cell, entry.charge.id(), entry.charge.bucket());
-        let names = |other: &Entry<'_, C::Cell>| other.charge.takes() && other.balance.cell == cell;
-        let search = || entries.iter().rposition(names).filter(|&last| last > nth);
-        if cells.is_converted(cell, id, bucket, now) && later.find(nth, search).is_none() {
-            cells.write(cell, bucket, entry.balance.stored, now);
-        } else {
-            write_first_use(cells, cell, id, bucket, entry.balance.stored, now);
-        }
-        later.note(nth);
+        // Found again: a charge before may have changed it.
+        let found = cells.find(cell, id, bucket, now);
+        let state = bucket.refresh(read(cells, &found, id, bucket, now), now);
+        write_refused(cells, cell, &found, bucket, state, now);
     }
 }
 
-/// The last entry of each bucket so far.
+/// The last entry of each bucket so far that takes.
 struct LastEntries<'r> {
     repeats: &'r Repeats,
     /// By the place of the bucket's first entry; used only if the list is long and names a bucket
@@ -127,8 +131,9 @@ impl<'r> LastEntries<'r> {
         Self { repeats, noted }
     }
 
-    fn note(&mut self, nth: usize) {
-        if let Repeats::Firsts(firsts) = self.repeats
+    fn note(&mut self, nth: usize, charge: &Charge<'_>) {
+        if charge.takes()
+            && let Repeats::Firsts(firsts) = self.repeats
             && let Some(noted) = firsts.get(nth).and_then(|first| self.noted.get_mut(*first))
         {
             *noted = Some(nth);
@@ -149,13 +154,14 @@ impl<'r> LastEntries<'r> {
 }
 
 /// What a bucket holds before a charge.
-#[derive(Clone, Copy)]
 struct Balance<Cell> {
     cell: Cell,
+    /// Whether it may be counted in other numbers than those of the charge, when the call is over.
+    may_keep: bool,
     /// Without the charges of this call: what remains if one is refused.
     stored: State,
     /// After the earlier charges of this call.
-    available: State,
+    available: Found,
 }
 
 impl<Cell: Copy + Ord> Balance<Cell> {
@@ -168,20 +174,37 @@ impl<Cell: Copy + Ord> Balance<Cell> {
         now: Timestamp,
     ) -> Self {
         let bucket = charge.bucket();
-        let stored = bucket.refresh(cells.read(cell, id, bucket, now), now);
-        let available = before.map_or(stored, |entry| entry.left_for(charge, now));
-        Self { cell, stored, available }
+        let found = cells.find(cell, id, bucket, now);
+        let stored = bucket.refresh(read(cells, &found, id, bucket, now), now);
+        let may_keep = before.is_some() || matches!(found, Found::Other(_));
+        let available = match before {
+            Some(entry) => entry.left_for(charge, now),
+            None if found.kept(bucket).is_some() => found,
+            None => Found::Own(stored),
+        };
+        Self { cell, may_keep, stored, available }
+    }
+
+    /// The same after the earlier charges of this call, in the numbers of the charge.
+    fn available(&self, charge: &Charge<'_>, now: Timestamp) -> State {
+        let (id, bucket) = (charge.id(), charge.bucket());
+        self.available.state_in(id, bucket, now).unwrap_or(self.stored)
     }
 
     fn charge<'a>(self, asked: &'a Charge<'a>, now: Timestamp) -> Entry<'a, Cell> {
-        let charged = charge(asked.bucket(), self.available, asked.units(), asked.get_terms(), now);
-        let (left, units) = if asked.takes() {
-            (charged.after(), asked.units().max(0))
-        } else {
-            (charged.before(), 0)
+        let (bucket, units, terms) = (asked.bucket(), asked.units(), asked.get_terms());
+        let charged = match self.available.kept(bucket) {
+            Some(own) => {
+                let phase = asked.id().phase(bucket);
+                charge_slower(own.bucket(), own.state(), bucket, units, terms, now, phase)
+            }
+            None => charge(bucket, self.available(asked, now), units, terms, now),
         };
+        let (left, units) =
+            if asked.takes() { (charged.after(), units.max(0)) } else { (charged.before(), 0) };
         let (verdict, wait) = (charged.verdict(), charged.wait_micros());
-        Entry { balance: self, charge: asked, left, units, verdict, wait }
+        let own = self.own_after(asked, verdict, units);
+        Entry { balance: self, charge: asked, left, own, units, verdict, wait }
     }
 
     fn charge_pair<'a>(
@@ -190,16 +213,39 @@ impl<Cell: Copy + Ord> Balance<Cell> {
         charge: &'a Charge<'a>,
         now: Timestamp,
     ) -> [Entry<'a, Cell>; 2] {
-        let states = [self.available, other.available];
-        let charged = charge_pair(charge.bucket(), states, charge.units(), charge.get_terms(), now);
-        let ([first, second], [first_pays, second_pays]) = if charge.takes() {
+        let states = [self.available(charge, now), other.available(charge, now)];
+        let charged = charge_two([&self.available, &other.available], states, charge, now);
+        let (after, [first_pays, second_pays]) = if charge.takes() {
             (charged.after(), charged.paid())
         } else {
             (charged.before(), [0; 2])
         };
+        let ([first, second], [first_left, second_left]) = (charged.before(), after);
         let (verdict, wait) = (charged.verdict(), charged.wait_micros());
-        [(self, first, first_pays), (other, second, second_pays)]
-            .map(|(balance, left, units)| Entry { balance, charge, left, units, verdict, wait })
+        [(self, first, first_left, first_pays), (other, second, second_left, second_pays)].map(
+            |(balance, before, left, units)| {
+                let taken = before.value.saturating_sub(left.value);
+                let own = balance.own_after(charge, verdict, taken);
+                Entry { balance, charge, left, own, units, verdict, wait }
+            },
+        )
+    }
+
+    /// What a charge leaves that takes so many units and is refused, in the faster numbers that the
+    /// bucket keeps.
+    fn own_after(
+        &self,
+        charge: &Charge<'_>,
+        verdict: Verdict,
+        units: Units,
+    ) -> Option<Box<BucketRecord>> {
+        if verdict != Verdict::Refused {
+            return None;
+        }
+        let own = self.available.kept(charge.bucket())?;
+        let (numbers, State { value, ts }) = (own.bucket(), own.state());
+        let value = value.saturating_sub(cost_in(units, charge.bucket(), numbers));
+        Some(Box::new(BucketRecord::new(numbers, State { value, ts })))
     }
 }
 
@@ -209,6 +255,9 @@ struct Entry<'a, Cell> {
     charge: &'a Charge<'a>,
     /// What the charge leaves in the bucket.
     left: State,
+    /// The same in the faster numbers that the bucket keeps, if the charge is refused by slower
+    /// ones.
+    own: Option<Box<BucketRecord>>,
     /// What the charge takes from this bucket, unless one is refused.
     units: Units,
     verdict: Verdict,
@@ -217,22 +266,32 @@ struct Entry<'a, Cell> {
 }
 
 impl<Cell> Entry<'_, Cell> {
-    /// What this charge leaves, converted to the quota of another charge on the same bucket.
-    fn left_for(&self, other: &Charge<'_>, now: Timestamp) -> State {
-        if self.charge.bucket() == other.bucket() {
-            return self.left;
+    /// What this charge leaves for another charge on the same bucket.
+    fn left_for(&self, other: &Charge<'_>, now: Timestamp) -> Found {
+        let (id, bucket) = (other.id(), other.bucket());
+        if self.own.is_none() && self.charge.bucket() == bucket {
+            return Found::Own(self.left);
         }
-        convert(self.charge.bucket(), other.bucket(), self.left, other.id(), now)
+        let left = BucketRecord::new(self.charge.bucket(), self.left);
+        let left = self.own.as_deref().copied().unwrap_or(left);
+        match left.find(id, bucket, now) {
+            Found::Absent => {
+                let phase = id.phase(bucket);
+                Found::Own(rescale(left.bucket(), bucket, left.state(), now, phase))
+            }
+            found => found,
+        }
     }
 }
 
-/// The last charge so far on the bucket of this entry.
+/// The last charge so far that takes from the bucket of this entry.
 fn last<'a, 'b, Cell: PartialEq>(
     entries: &'b [Entry<'a, Cell>],
     lasts: &LastEntries<'_>,
     nth: usize,
     cell: Cell,
 ) -> Option<&'b Entry<'a, Cell>> {
-    let search = || entries.iter().rposition(|entry| entry.balance.cell == cell);
+    let names = |entry: &Entry<'a, Cell>| entry.charge.takes() && entry.balance.cell == cell;
+    let search = || entries.iter().rposition(names);
     entries.get(lasts.find(nth, search)?)
 }

@@ -25,7 +25,9 @@ use std::marker::PhantomData;
 use smallvec::SmallVec;
 
 pub(super) use self::adjust::adjust_list;
-pub(super) use self::cell_store::{CellStore, absent};
+pub(super) use self::cell_store::CellStore;
+#[cfg(any(feature = "memory", feature = "optimistic"))]
+pub(super) use self::cell_store::absent;
 pub(super) use self::list::apply_list;
 pub(super) use self::lone::{apply_one, apply_pair};
 #[cfg(feature = "memory")]
@@ -33,7 +35,7 @@ pub(super) use self::slots::{Payment, SlotStore, pay_all};
 use super::adjustment::Adjustment;
 use super::answer::{Applied, Reading};
 use super::charge::{BucketId, Charge};
-use super::record::BucketRecord;
+use super::record::{BucketRecord, Found};
 use crate::algebra::{Bucket, State};
 use crate::clock::Timestamp;
 
@@ -141,12 +143,12 @@ pub fn apply_all<S: BucketStore + ?Sized>(store: &mut S, charges: &[Charge<'_>])
         let id = charge.id();
         return match charge.get_second_shard() {
             None => {
-                let charged = apply_one(cells, id, charge, now);
-                Applied::one(now, Reading::from_charged(charge, &charged))
+                let (charged, kept) = apply_one(cells, id, charge, now);
+                Applied::one(now, Reading::from_charged(charge, &charged)).with_kept(kept)
             }
             Some(other) => {
-                let charged = apply_pair(cells, [id, id.shard(other)], charge, other, now);
-                Applied::two(now, Reading::from_charged_pair(charge, &charged))
+                let (charged, kept) = apply_pair(cells, [id, id.shard(other)], charge, other, now);
+                Applied::two(now, Reading::from_charged_pair(charge, &charged)).with_kept(kept)
             }
         };
     }
@@ -177,35 +179,14 @@ struct NamedCells<'s, 'a, S: ?Sized>(&'s mut S, PhantomData<BucketId<'a>>);
 impl<'a, S: BucketStore + ?Sized> CellStore for NamedCells<'_, 'a, S> {
     type Cell = BucketId<'a>;
 
-    fn read(
+    fn find(
         &mut self,
         cell: BucketId<'a>,
         id: BucketId<'_>,
         bucket: &Bucket,
         now: Timestamp,
-    ) -> State {
-        let stored = self.0.read(cell).and_then(|record| record.state_in(id, bucket, now));
-        stored.unwrap_or_else(|| absent(id, bucket, now))
-    }
-
-    fn is_stored(
-        &mut self,
-        cell: BucketId<'a>,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> bool {
-        self.0.read(cell).is_some_and(|record| record.state_in(id, bucket, now).is_some())
-    }
-
-    fn is_converted(
-        &mut self,
-        cell: BucketId<'a>,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> bool {
-        self.0.read(cell).is_some_and(|record| record.is_converted_in(id, bucket, now))
+    ) -> Found {
+        self.0.read(cell).map_or(Found::Absent, |record| record.find(id, bucket, now))
     }
 
     fn write(&mut self, cell: BucketId<'a>, bucket: &Bucket, state: State, _now: Timestamp) {

@@ -156,6 +156,7 @@ macro_rules! __conformance_list {
             windows_begin_at_their_start_or_phase
             a_full_bucket_equals_none
             changed_numbers_keep_what_was_used
+            slower_numbers_wait_until_they_admit
             hostile_keys_have_buckets_of_their_own
             every_character_has_a_bucket_of_its_own
             limits_and_shards_have_buckets_of_their_own

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::dice::Dice;
 use crate::algebra::Bucket;
 use crate::clock::Timestamp;
-use crate::quota::{Kind, Quota};
+#[cfg(feature = "calendar")]
+use crate::quota::{Calendar, Weekday};
+use crate::quota::{Kind, Quota, QuotaError};
 
 /// The smallest time.
 pub(super) const TICK: Duration = Duration::from_micros(1);
@@ -32,9 +34,10 @@ pub(super) fn random_quota(dice: &mut Dice) -> Quota {
         };
         let rate = 1 + dice.up_to(most);
         let period = Duration::from_micros(period);
-        let mut quota = match dice.below(2) {
+        let mut quota = match dice.below(KINDS) {
             0 => Quota::token_bucket(rate, period),
-            _ => Quota::fixed_window(rate, period),
+            1 => Quota::fixed_window(rate, period),
+            _ => calendar_quota(dice, rate),
         };
         if dice.one_in(2) {
             quota = quota.capacity(match dice.below(4) {
@@ -50,7 +53,8 @@ pub(super) fn random_quota(dice: &mut Dice) -> Quota {
         if dice.one_in(6) {
             quota = quota.initial(dice.below(quota.get_capacity().saturating_add(1)));
         }
-        if quota.kind() == Kind::FixedWindow && dice.one_in(2) {
+        let has_start = quota.kind() == Kind::FixedWindow && quota.windows().is_none();
+        if has_start && dice.one_in(2) {
             let start = i64::try_from(dice.up_to(1 << 62)).unwrap();
             quota =
                 quota.start(Timestamp::from_micros(if dice.one_in(2) { start } else { -start }));
@@ -62,6 +66,40 @@ pub(super) fn random_quota(dice: &mut Dice) -> Quota {
             return quota;
         }
     }
+}
+
+/// How many kinds of quotas there are: those with windows of a calendar are a third.
+const KINDS: u64 = if cfg!(feature = "calendar") { 3 } else { 2 };
+
+/// Calendars in which clocks change by an hour and by half of one, in either half of the year.
+#[cfg(feature = "calendar")]
+const CALENDARS: [Calendar; 4] = [
+    Calendar::monthly().zone("Europe/Berlin"),
+    Calendar::weekly(Weekday::Sunday).zone("America/New_York"),
+    Calendar::daily().zone("Australia/Lord_Howe"),
+    Calendar::monthly(),
+];
+
+#[cfg(feature = "calendar")]
+fn calendar_quota(dice: &mut Dice, rate: u64) -> Quota {
+    Quota::calendar(rate, dice.pick(&CALENDARS))
+}
+
+#[cfg(not(feature = "calendar"))]
+fn calendar_quota(_dice: &mut Dice, rate: u64) -> Quota {
+    Quota::fixed_window(rate, TICK)
+}
+
+/// The same calendar, or another one, with another rate.
+#[cfg(feature = "calendar")]
+fn vary_calendar(dice: &mut Dice, before: &Quota, rate: u64) -> Result<Quota, QuotaError> {
+    let other = dice.pick(&CALENDARS);
+    Quota::try_calendar(rate, before.windows().filter(|_| !dice.one_in(4)).unwrap_or(other))
+}
+
+#[cfg(not(feature = "calendar"))]
+fn vary_calendar(_dice: &mut Dice, before: &Quota, rate: u64) -> Result<Quota, QuotaError> {
+    Quota::try_fixed_window(rate, before.period())
 }
 
 /// The same quota with one or two numbers changed.
@@ -81,6 +119,7 @@ pub(super) fn vary_quota(dice: &mut Dice, before: &Quota) -> Quota {
             _ => start = start.map(|start| start + Duration::from_micros(1 + dice.up_to(1 << 40))),
         }
         let quota = match before.kind() {
+            Kind::FixedWindow if before.windows().is_some() => vary_calendar(dice, before, rate),
             Kind::TokenBucket => Quota::try_token_bucket(rate, period),
             Kind::FixedWindow => Quota::try_fixed_window(rate, period),
         };
@@ -108,13 +147,13 @@ mod tests {
     #[test]
     fn random_quotas_are_of_both_kinds_and_count_in_steps_of_all_lengths() {
         let mut dice = Dice(7);
-        let drawn: Vec<_> = (0..4_000).map(|_| random_quota(&mut dice)).collect();
+        let drawn: Vec<_> = (0..8_000).map(|_| random_quota(&mut dice)).collect();
         let count = |has: &dyn Fn(&Quota) -> bool| drawn.iter().filter(|one| has(one)).count();
         let windows = count(&|quota| quota.kind() == Kind::FixedWindow);
         let in_steps = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000].map(|step| {
             count(&|quota| quota.kind() == Kind::TokenBucket && bucket(*quota).step() == step)
         });
         println!("{windows} windows, and token buckets by steps of 1, 10, .. us: {in_steps:?}");
-        assert!(windows > 400 && in_steps.iter().all(|count| *count > 10), "{in_steps:?}");
+        assert!(windows > 800 && in_steps.iter().all(|count| *count > 10), "{in_steps:?}");
     }
 }

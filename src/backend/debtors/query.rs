@@ -141,6 +141,7 @@ impl DebtorQuery {
             StoredKey::Digest(_) => record.state_without_key(&self.bucket, now)?,
         };
         let state = self.bucket.refresh(state, now);
-        self.asks_for(state, now).then(|| DebtorBucket::new(key, shard, state))
+        let kept = record.is_kept_from(&self.bucket, now).then_some(*record);
+        self.asks_for(state, now).then(|| DebtorBucket::new(key, shard, state).with_kept(kept))
     }
 }

@@ -4,6 +4,7 @@ use super::cursor::DebtorCursor;
 use super::kind::DebtorKind;
 use super::stored_key::StoredKey;
 use crate::algebra::State;
+use crate::backend::BucketRecord;
 use crate::clock::Timestamp;
 
 /// What a store tells of the buckets of a limit that are in debt or blocked.
@@ -103,6 +104,8 @@ pub struct DebtorBucket {
     key: StoredKey,
     shard: u32,
     state: State,
+    /// The record, if the bucket keeps faster numbers than those that were asked for.
+    kept: Option<Box<BucketRecord>>,
 }
 
 impl DebtorBucket {
@@ -111,7 +114,18 @@ impl DebtorBucket {
     /// record.
     #[must_use]
     pub const fn new(key: StoredKey, shard: u32, state: State) -> Self {
-        Self { key, shard, state }
+        Self { key, shard, state, kept: None }
+    }
+
+    /// Sets the record of a bucket that keeps faster numbers.
+    pub(super) fn with_kept(mut self, record: Option<BucketRecord>) -> Self {
+        self.kept = record.map(Box::new);
+        self
+    }
+
+    /// The record, if the bucket keeps faster numbers.
+    pub(crate) fn kept(&self) -> Option<&BucketRecord> {
+        self.kept.as_deref()
     }
 
     /// The key, as the store has it.

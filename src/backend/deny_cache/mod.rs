@@ -9,6 +9,10 @@
 //! not, the store is asked. So there is no rule of its own here: the smallest cost that still fits,
 //! the terms of reservations, pairs of shards and lists all come out as in the store.
 //!
+//! **Changed numbers.** A bucket is known in the numbers in which the store counts it. Slower ones
+//! are refused here as well, since their refusal changes nothing there. A request by faster ones
+//! goes to the store, where it makes the bucket count in them.
+//!
 //! **Time.** The store has decided at some instant between the question and its answer. So the time
 //! of the store now is one of two, or between them:
 //!
@@ -229,8 +233,17 @@ impl DenyQuestion {
             return self.asked.iter().for_each(|asked| self.table.forget(asked.slot));
         }
         let (decided, sent, answered) = (applied.now(), self.sent, self.clock.now());
-        for (asked, reading) in self.asked.iter().zip(readings).filter(|(asked, _)| asked.takes) {
-            let (bucket, state) = (asked.bucket, reading.state());
+        let asked = self.asked.iter().zip(readings).enumerate();
+        for (nth, (asked, reading)) in asked.filter(|(_, (asked, _))| asked.takes) {
+            // Where a call names a bucket twice, a reading shows it with the charges before it.
+            if self.asked.iter().filter(|other| other.slot == asked.slot).count() > 1 {
+                self.table.forget(asked.slot);
+                continue;
+            }
+            let (bucket, state) = match applied.kept(nth) {
+                Some(own) => (*own.bucket(), own.state()),
+                None => (asked.bucket, reading.state()),
+            };
             let seen = SeenBucket { bucket, state, decided, sent, answered };
             self.table.insert(asked.slot, seen, asked.returns);
         }

@@ -20,6 +20,7 @@ use crate::clock::Timestamp;
 /// What a refusal has told about a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeenBucket {
+    /// The numbers in which the store counts it.
     pub(super) bucket: Bucket,
     pub(super) state: State,
     /// When the store has decided, by the clock of the store.
@@ -75,11 +76,12 @@ impl DenyTable {
         [hash.h1, hash.h2]
     }
 
-    /// What is known of a bucket with these numbers.
+    /// What is known of a bucket that is counted in these numbers, or whose own are faster.
     pub(super) fn get(&self, slot: SlotHash, bucket: &Bucket) -> Option<SeenBucket> {
         let set = self.set(slot)?;
         let found = set.slots.iter().flatten().find(|(other, _)| *other == slot);
-        found.map(|(_, seen)| *seen).filter(|seen| seen.bucket == *bucket)
+        let found = found.map(|(_, seen)| *seen);
+        found.filter(|seen| seen.bucket == *bucket || !seen.bucket.yields_to(bucket))
     }
 
     /// The number to [insert](Self::insert) with what is asked now.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::algebra::{Bucket, State, Units};
+use crate::algebra::{Bucket, State};
 use crate::backend::adjustment::{Adjustment, Change, convert_units};
 use crate::quota::{Quota, QuotaError};
 
@@ -38,11 +38,6 @@ impl LocalNumbers {
             None => bucket.part_of(self.nodes),
         }
     }
-}
-
-/// Units to take, rounded up.
-pub(super) fn cost_in(units: Units, from: &Bucket, to: &Bucket) -> Units {
-    convert_units(units.saturating_neg(), from, to).saturating_neg()
 }
 
 /// What a bucket holds, rounded down.

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::numbers::{LocalNumbers, adjustment_in, cost_in, state_in};
+use super::numbers::{LocalNumbers, adjustment_in, state_in};
 use crate::algebra::{Bucket, Verdict};
 use crate::backend::Backend;
-use crate::backend::adjustment::{Adjustment, convert_units};
+use crate::backend::adjustment::{Adjustment, convert_units, cost_in};
 use crate::backend::answer::{Answer, Applied, Reading};
 use crate::backend::charge::{BucketId, Charge};
 use crate::backend::error::BackendError;

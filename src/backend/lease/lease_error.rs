@@ -36,6 +36,7 @@ enum LeaseProblem {
     Quota(QuotaError),
     Reserves(Option<u64>),
     Shards(u32),
+    Calendar,
     Numbers(Unleasable),
     Deadline { deadline: Duration, longest: Duration },
 }
@@ -59,6 +60,9 @@ pub(super) fn check(limit: &str, quota: &Quota) -> Result<LeaseTerms, LeaseError
     }
     if quota.get_shards() > 1 {
         return refuse(LeaseProblem::Shards(quota.get_shards()));
+    }
+    if quota.windows().is_some() {
+        return refuse(LeaseProblem::Calendar);
     }
     match Bucket::new(quota) {
         Err(error) => refuse(LeaseProblem::Quota(error)),
@@ -86,6 +90,10 @@ impl fmt::Display for LeaseError {
             LeaseProblem::Shards(count) => write!(
                 f,
                 "it has {count} shards, which leasing replaces (leave `.shards({count})` out)"
+            ),
+            LeaseProblem::Calendar => f.write_str(
+                "its windows are those of a calendar, and a node cannot tell when a window of the \
+                 store ends (use `fixed_window`, or charge the store itself)",
             ),
             LeaseProblem::Numbers(why) => why.fmt(f),
             LeaseProblem::Deadline { deadline, longest } => write!(

@@ -374,6 +374,7 @@ mod tests {
     use super::super::shard::Shard;
     use super::{Tag, is_blocked};
     use crate::algebra::{Bucket, State};
+    use crate::backend::apply::absent;
     use crate::backend::{Adjustment, BucketId, Key, ResetLog};
     use crate::clock::Timestamp;
     use crate::{DAY, HOUR, MINUTE, Quota};
@@ -395,13 +396,18 @@ mod tests {
         Fingerprint::new(nth.wrapping_mul(0x9e37_79b9_7f4a_7c15), 0)
     }
 
+    fn read(shard: &Shard, nth: u64, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
+        let found = shard.find(print(nth), id, bucket, now);
+        found.state_in(id, bucket, now).unwrap_or_else(|| absent(id, bucket, now))
+    }
+
     fn take(shard: &mut Shard, nth: u64, bucket: &Bucket, tokens: u64, now: Timestamp) {
         let key = Key::from(nth);
         let id = BucketId::new("limit", &key);
         // A penalty may leave any bucket in debt.
         let units = bucket.units(tokens).unwrap();
         let penalty = Adjustment::refund(id, bucket, -units);
-        let state = shard.read(print(nth), id, bucket, now);
+        let state = read(shard, nth, id, bucket, now);
         shard.write(print(nth), bucket, penalty.apply_to(state, now), now);
         shard.note(print(nth).tag(), now);
     }
@@ -410,7 +416,7 @@ mod tests {
         let key = Key::from(nth);
         let id = BucketId::new("limit", &key);
         let block = Adjustment::block(id, bucket, time);
-        let state = shard.read(print(nth), id, bucket, now);
+        let state = read(shard, nth, id, bucket, now);
         shard.write(print(nth), bucket, block.apply_to(state, now), now);
         shard.note(print(nth).tag(), now);
     }
@@ -485,7 +491,7 @@ mod tests {
                 let gone: Vec<_> = before.keys().filter(|tag| !after.contains_key(tag)).collect();
                 let is_evicted = |tag: &&&Tag| {
                     let (bucket, state) = &before[**tag];
-                    bucket.full_at(*state).plus_micros(super::super::shard::GRACE) >= now
+                    bucket.drop_at(*state).plus_micros(super::super::shard::GRACE) >= now
                 };
                 let evicted: Vec<_> = gone.iter().filter(is_evicted).collect();
                 prop_assert!(after.len() <= capacity);

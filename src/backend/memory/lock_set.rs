@@ -16,10 +16,10 @@ use super::fingerprint::Fingerprint;
 use super::shard::Shard;
 use super::shards::Shards;
 use super::waiter::Wakeups;
-use crate::algebra::{Bucket, State, Units};
-use crate::backend::adjustment::Adjustment;
-use crate::backend::apply::{CellStore, SlotStore, absent};
+use crate::algebra::{Bucket, State};
+use crate::backend::apply::{CellStore, SlotStore};
 use crate::backend::charge::{BucketId, Charge};
+use crate::backend::record::Found;
 use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
 
@@ -119,17 +119,6 @@ impl<'a> LockSet<'a> {
         self.guards.iter().any(|(_, guard)| guard.has_lines())
     }
 
-    /// The value of a bucket at `now`.
-    pub(super) fn value(
-        &mut self,
-        print: Fingerprint,
-        one: &Adjustment<'_>,
-        now: Timestamp,
-    ) -> Units {
-        let bucket = one.bucket();
-        bucket.refresh(self.read(print, one.id(), bucket, now), now).value
-    }
-
     /// Unlocks the shards, and returns the wakers and timers to run. They are code of others, which
     /// may call this store again, so they must run without a lock.
     pub(super) fn unlock(mut self) -> Wakeups {
@@ -148,37 +137,17 @@ impl<'a> LockSet<'a> {
 impl CellStore for LockSet<'_> {
     type Cell = Fingerprint;
 
-    fn read(
+    fn find(
         &mut self,
         print: Fingerprint,
         id: BucketId<'_>,
         bucket: &Bucket,
         now: Timestamp,
-    ) -> State {
+    ) -> Found {
         match self.shard(print) {
-            Some(shard) => shard.read(print, id, bucket, now),
-            None => absent(id, bucket, now),
+            Some(shard) => shard.find(print, id, bucket, now),
+            None => Found::Absent,
         }
-    }
-
-    fn is_stored(
-        &mut self,
-        print: Fingerprint,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> bool {
-        self.shard(print).is_some_and(|shard| shard.holds(print, id, bucket, now))
-    }
-
-    fn is_converted(
-        &mut self,
-        print: Fingerprint,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> bool {
-        self.shard(print).is_some_and(|shard| shard.converts(print, id, bucket, now))
     }
 
     fn write(&mut self, print: Fingerprint, bucket: &Bucket, state: State, now: Timestamp) {

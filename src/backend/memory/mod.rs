@@ -290,8 +290,11 @@ impl Memory {
 
     /// Decides one ordinary charge, on a known or an unknown bucket.
     #[inline(never)]
-    fn charge_one(&self, charge: &Charge<'_>) -> (Timestamp, Reading) {
-        self.charge(charge).unwrap_or_else(|unknown| unknown.charge(charge))
+    fn charge_one(&self, charge: &Charge<'_>) -> Applied {
+        match self.charge(charge) {
+            Ok((now, reading)) => Applied::one(now, reading),
+            Err(unknown) => unknown.charge(charge),
+        }
     }
 
     /// Takes all charges in one step, or none of them.
@@ -336,13 +339,14 @@ impl UnknownBucket<'_> {
 
     /// Decides the charge for which the bucket was searched.
     #[cold]
-    pub(crate) fn charge(self, charge: &Charge<'_>) -> (Timestamp, Reading) {
+    pub(crate) fn charge(self, charge: &Charge<'_>) -> Applied {
         let Self { mut shard, print, now, unknown } = self;
-        let charged = shard.charge_unknown(print, unknown, charge, now);
+        let (charged, kept) = shard.charge_unknown(print, unknown, charge, now);
         let (wakeups, mark) = (shard.take_wakeups(), shard.mark);
         drop(shard);
         wakeups.unwrap_or_default().run();
-        (now, Reading::from_charged(charge, &charged).with_mark(mark))
+        let reading = Reading::from_charged(charge, &charged).with_mark(mark);
+        Applied::one(now, reading).with_kept(kept)
     }
 }
 
@@ -369,8 +373,7 @@ impl Backend for Memory {
             [charge] if charge.get_second_shard().is_none() && !charge.reserves() => charge,
             _ => return Answer::Ready(Ok(self.apply_several(charges))),
         };
-        let (now, reading) = self.charge_one(charge);
-        Answer::Ready(Ok(Applied::one(now, reading)))
+        Answer::Ready(Ok(self.charge_one(charge)))
     }
 
     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {

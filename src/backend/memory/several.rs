@@ -250,76 +250,52 @@ fn adjust_owed(
         }
         return applied;
     }
-    // An adjustment does not change the quota of a bucket that has waiters. A request that was
-    // decided before the quota changed would otherwise convert all waiters back to the old quota.
-    let stored: SmallVec<[Option<Bucket>; 4]> = named
-        .iter()
-        .map(|&(print, one)| {
-            let stored = locks.shard(print).and_then(|shard| shard.line_quota(print.tag()));
-            stored.filter(|stored| stored != one.bucket())
-        })
-        .collect();
-    let converted: SmallVec<[Adjustment<'_>; 4]> = named
-        .iter()
-        .zip(&stored)
-        .map(|(&(_, one), stored)| {
-            stored.as_ref().map_or(*one, |stored| one.convert_to(stored, now))
-        })
-        .collect();
-    let prints = named.iter().map(|&(print, _)| print);
-    let named_as_stored: SmallVec<[_; 4]> = prints.zip(&converted).collect();
-    let applied = adjust_with_lines(locks, &named_as_stored, now);
-    if stored.iter().all(Option::is_none) {
-        return applied;
-    }
-    let readings = applied.readings().iter().zip(&stored).zip(named);
-    let readings = readings.map(|((reading, stored), &(_, one))| match stored {
-        Some(stored) => reading.convert_from(stored, one, now),
-        None => *reading,
-    });
-    Applied::many(now, readings.collect())
-}
-
-/// Makes adjustments that are in the stored quotas, as far as their buckets have waiters.
-fn adjust_with_lines(
-    locks: &mut LockSet<'_>,
-    named: &[(Fingerprint, &Adjustment<'_>)],
-    now: Timestamp,
-) -> Applied {
     for &(print, one) in named {
         if let Some(shard) = locks.shard(print) {
             let delays = matches!(one.change(), Change::Block { .. });
             shard.before_change(print.tag(), delays, now);
         }
     }
-    // What is due was granted above, so these values are what the lines count from.
-    let before: SmallVec<[Units; 8]> =
-        named.iter().map(|&(print, one)| locks.value(print, one, now)).collect();
+    // What is due was granted above, so these values are what the lines count from. `None` for a
+    // bucket without a line.
+    let before: SmallVec<[Option<(Bucket, Units)>; 8]> = named
+        .iter()
+        .map(|&(print, _)| locks.shard(print).and_then(|shard| shard.line_value(print.tag(), now)))
+        .collect();
     let applied = adjust_list(locks, named, now);
     let repeats = Repeats::find(named.iter().map(|(print, _)| *print));
-    // What each bucket is given and what is taken from it, at the first place that names it.
+    // What each bucket is given and what is taken from it, in the numbers in which it is counted,
+    // at the first place that names it.
     let mut sums = SmallVec::<[[Units; 2]; 8]>::from_elem([0; 2], named.len());
-    for (nth, (_, one)) in named.iter().enumerate() {
+    for (nth, ((_, one), before)) in named.iter().zip(&before).enumerate() {
+        let Some((bucket, _)) = before else { continue };
+        let units = convert_units(one.units(), one.bucket(), bucket);
         if let Some([given, taken]) = sums.get_mut(first_place(&repeats, named, nth)) {
-            *given = given.saturating_add(one.units().max(0));
-            *taken = taken.saturating_add(0_i64.saturating_sub(one.units()).max(0));
+            *given = given.saturating_add(units.max(0));
+            *taken = taken.saturating_add(0_i64.saturating_sub(units).max(0));
         }
     }
     // Once for each bucket: first what was taken joins its line, then what came back is granted.
-    for (nth, ((&(print, one), before), [given, taken])) in
+    for (nth, ((&(print, _), before), [given, taken])) in
         named.iter().zip(before).zip(sums).enumerate()
     {
+        let Some(shard) = locks.shard(print) else { continue };
         if first_place(&repeats, named, nth) != nth {
             continue;
         }
+        let (tag, value) = (print.tag(), shard.line_value(print.tag(), now));
+        let (Some((_, before)), Some((_, after))) = (before, value) else {
+            // Without a line, nothing but the value changes.
+            shard.note(tag, now);
+            continue;
+        };
         // A debt that is too deep to be counted is cut, so no more than the actual change joins the
         // line.
-        let gone = before.saturating_add(given).saturating_sub(locks.value(print, one, now));
-        let Some(shard) = locks.shard(print) else { continue };
+        let gone = before.saturating_add(given).saturating_sub(after);
         if taken > 0 && applied.verdict() == Verdict::Admitted {
-            shard.enter_unattended(print.tag(), taken.min(gone), now);
+            shard.enter_unattended(tag, taken.min(gone), now);
         }
-        shard.after_change(print.tag(), before, now);
+        shard.after_change(tag, before, now);
     }
     applied
 }

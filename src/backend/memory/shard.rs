@@ -7,9 +7,8 @@ use super::quota_table::QuotaTable;
 use super::shard_view::ShardView;
 use super::table::{Slot, Table};
 use crate::algebra::{Bucket, State};
-use crate::backend::apply::absent;
 use crate::backend::charge::BucketId;
-use crate::backend::record::{is_converted, stored_state};
+use crate::backend::record::{self, Found};
 use crate::backend::reset_log::{ResetLog, ResetMark};
 use crate::clock::Timestamp;
 
@@ -77,38 +76,16 @@ impl Shard {
         self.table.len()
     }
 
-    /// The state of a bucket: as it is stored, or absent.
+    /// Implements [`find`](crate::backend::apply::CellStore::find) of a cell store.
     #[inline(always)]
-    pub(super) fn read(
+    pub(super) fn find(
         &self,
         print: Fingerprint,
         id: BucketId<'_>,
         bucket: &Bucket,
         now: Timestamp,
-    ) -> State {
-        self.state(self.table.find(print.tag()), id, bucket, now)
-    }
-
-    /// Implements [`is_stored`](crate::backend::apply::CellStore::is_stored) of a cell store.
-    pub(super) fn holds(
-        &self,
-        print: Fingerprint,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> bool {
-        self.stored(self.table.find(print.tag()), id, bucket, now).is_some()
-    }
-
-    /// Implements [`is_converted`](crate::backend::apply::CellStore::is_converted) of a cell store.
-    pub(super) fn converts(
-        &self,
-        print: Fingerprint,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> bool {
-        self.is_converted(self.table.find(print.tag()), id, bucket, now)
+    ) -> Found {
+        self.found(self.table.find(print.tag()), id, bucket, now)
     }
 
     /// Stores the state of a bucket. Searches for its slot again, as the bucket may have moved
@@ -139,45 +116,23 @@ impl Shard {
         self.sweep_cursor = 0;
     }
 
+    /// What is in the slot that was found.
     #[inline(always)]
-    pub(super) fn state(
+    pub(super) fn found(
         &self,
         found: Option<usize>,
         id: BucketId<'_>,
         bucket: &Bucket,
         now: Timestamp,
-    ) -> State {
-        self.stored(found, id, bucket, now).unwrap_or_else(|| absent(id, bucket, now))
-    }
-
-    #[inline(always)]
-    pub(super) fn stored(
-        &self,
-        found: Option<usize>,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> Option<State> {
-        let slot = self.table.get(found?)?;
-        let (numbers, state) = (self.quotas.get(slot.quota()?)?, slot.state());
-        if numbers == bucket {
-            return Some(state);
-        }
-        // The bucket was stored for another quota of its limit.
-        stored_state(numbers, bucket, state, id, now)
-    }
-
-    pub(super) fn is_converted(
-        &self,
-        found: Option<usize>,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> bool {
+    ) -> Found {
         let slot = found.and_then(|index| self.table.get(index));
-        slot.and_then(|slot| Some((self.quotas.get(slot.quota()?)?, slot.state()))).is_some_and(
-            |(numbers, state)| numbers != bucket && is_converted(numbers, bucket, state, id, now),
-        )
+        let stored = slot.and_then(|slot| Some((self.quotas.get(slot.quota()?)?, slot.state())));
+        match stored {
+            None => Found::Absent,
+            Some((numbers, state)) if numbers == bucket => Found::Own(state),
+            // The bucket was stored for another quota of its limit.
+            Some((numbers, state)) => record::find(numbers, bucket, state, id, now),
+        }
     }
 
     pub(super) fn store(
@@ -336,5 +291,5 @@ impl Shard {
 /// Whether a bucket has been full for long enough to be dropped without changing any answer.
 #[inline]
 pub(super) fn is_idle(bucket: &Bucket, state: State, now: Timestamp) -> bool {
-    bucket.is_droppable_when_full() && bucket.full_at(state).plus_micros(GRACE) < now
+    bucket.is_droppable_when_full() && bucket.drop_at(state).plus_micros(GRACE) < now
 }

@@ -4,8 +4,10 @@ use super::fingerprint::Fingerprint;
 use super::shard::Shard;
 use super::table::Slot;
 use crate::algebra::{Bucket, Charged, State};
+use crate::backend::answer::KeptNumbers;
 use crate::backend::apply::{CellStore, apply_one};
 use crate::backend::charge::{BucketId, Charge};
+use crate::backend::record::Found;
 use crate::clock::Timestamp;
 
 /// Why a bucket was not found with the quota of a charge.
@@ -31,7 +33,8 @@ impl Shard {
         }
         // The slot is borrowed from the search to the write, so nothing moves the bucket in
         // between, and one search is enough.
-        Ok(apply_one(&mut KnownSlot(slot), (), charge, now))
+        let (charged, _none) = apply_one(&mut KnownSlot(slot), (), charge, now);
+        Ok(charged)
     }
 
     /// The slot and the state of a bucket that is stored with this quota.
@@ -50,7 +53,7 @@ impl Shard {
         unknown: LookupMiss,
         charge: &Charge<'_>,
         now: Timestamp,
-    ) -> Charged {
+    ) -> (Charged, KeptNumbers) {
         let found = match unknown {
             LookupMiss::New => None,
             // The shard was locked all the time, so the bucket is still there.
@@ -66,19 +69,9 @@ struct KnownSlot<'s>(&'s mut Slot);
 impl CellStore for KnownSlot<'_> {
     type Cell = ();
 
-    #[inline]
-    fn read(&mut self, (): (), _: BucketId<'_>, _: &Bucket, _: Timestamp) -> State {
-        self.0.state()
-    }
-
-    #[inline]
-    fn is_stored(&mut self, (): (), _: BucketId<'_>, _: &Bucket, _: Timestamp) -> bool {
-        true
-    }
-
-    #[inline]
-    fn is_converted(&mut self, (): (), _: BucketId<'_>, _: &Bucket, _: Timestamp) -> bool {
-        false
+    #[inline(always)]
+    fn find(&mut self, (): (), _: BucketId<'_>, _: &Bucket, _: Timestamp) -> Found {
+        Found::Own(self.0.state())
     }
 
     #[inline]
@@ -97,16 +90,8 @@ struct FoundSlot<'s> {
 impl CellStore for FoundSlot<'_> {
     type Cell = ();
 
-    fn read(&mut self, (): (), id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
-        self.shard.state(self.found, id, bucket, now)
-    }
-
-    fn is_stored(&mut self, (): (), id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> bool {
-        self.shard.stored(self.found, id, bucket, now).is_some()
-    }
-
-    fn is_converted(&mut self, (): (), id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> bool {
-        self.shard.is_converted(self.found, id, bucket, now)
+    fn find(&mut self, (): (), id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> Found {
+        self.shard.found(self.found, id, bucket, now)
     }
 
     fn write(&mut self, (): (), bucket: &Bucket, state: State, now: Timestamp) {

@@ -181,10 +181,10 @@ impl Shard {
         }
     }
 
-    /// The quota of a bucket that has a line.
-    pub(super) fn line_quota(&mut self, tag: Tag) -> Option<Bucket> {
-        let (stored, lines) = self.bucket_and_lines(tag)?;
-        lines.has(tag).then_some(*stored.bucket)
+    /// The quota and the value of a bucket that has a line.
+    pub(super) fn line_value(&mut self, tag: Tag, now: Timestamp) -> Option<(Bucket, Units)> {
+        let (StoredBucket { bucket, state, .. }, lines) = self.bucket_and_lines(tag)?;
+        lines.has(tag).then(|| (*bucket, bucket.refresh(state, now).value))
     }
 
     pub(super) fn line_count(&self) -> usize {

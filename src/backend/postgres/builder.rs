@@ -26,6 +26,7 @@ use crate::backend::BackendError;
 use crate::backend::remote::batch::{Batcher, Bounds};
 use crate::backend::remote::key_name::KeyNames;
 use crate::backend::remote::pages::PageTurns;
+use crate::backend::remote::store_time::StoreTime;
 
 /// The settings of a [`Postgres`] store: the server, the connections, the schema, and the names of
 /// buckets.
@@ -267,6 +268,7 @@ impl PostgresBuilder {
             buckets_per_call: BUCKETS_PER_CALL,
         };
         let carrier = PostgresCarrier {
+            time: StoreTime::default(),
             pool,
             schema,
             prepares: !self.is_pooled_elsewhere,

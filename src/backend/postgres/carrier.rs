@@ -18,12 +18,15 @@ use super::sweep::Sweeper;
 use crate::backend::BackendError;
 use crate::backend::remote::batch::{Carrier, Job};
 use crate::backend::remote::replay::Replay;
-#[cfg(test)]
-use crate::clock::Clock;
+use crate::backend::remote::store_time::StoreTime;
+#[cfg(not(test))]
+use crate::clock::SystemClock;
+use crate::clock::{Clock, Timestamp};
 
 /// Calls the function on the connections of a pool.
 pub(super) struct PostgresCarrier {
     pub(super) pool: Pool,
+    pub(super) time: StoreTime,
     pub(super) schema: Schema,
     /// Whether connections keep prepared statements: not behind some poolers.
     pub(super) prepares: bool,
@@ -39,23 +42,39 @@ impl Carrier for PostgresCarrier {
     const STORE: &'static str = STORE;
 
     async fn call(&self, jobs: &[Job]) -> Result<Replay, BackendError> {
-        let request = Request::new(jobs.iter().map(|job| &*job.operation));
-        #[cfg(test)]
-        let request = request.with_time(self.clock.now());
-        let row = match self.ask(&request).await {
-            // The server has carried out nothing.
-            Err(StatementError::Undone(_)) => self.ask(&request).await,
-            answer => answer,
-        };
-        let row = row.map_err(StatementError::into_error)?;
-        self.sweeper.note(request.names().len(), &self.pool, &self.schema);
-        let unread =
-            || BackendError::unavailable(STORE, "the answer of the function cannot be read");
-        DecideRow::read(&row).and_then(|answer| request.replay(&answer)).ok_or_else(unread)
+        let mut timed = self.time.begin(self.own_time());
+        loop {
+            let operations = jobs.iter().map(|job| &*job.operation);
+            let request = Request::new(operations, timed.around());
+            #[cfg(test)]
+            let request = request.with_time(self.clock.now());
+            let row = match self.ask(&request).await {
+                // The server has carried out nothing.
+                Err(StatementError::Undone(_)) => self.ask(&request).await,
+                answer => answer,
+            };
+            let row = row.map_err(StatementError::into_error)?;
+            self.sweeper.note(request.names().len(), &self.pool, &self.schema);
+            let unread =
+                || BackendError::unavailable(STORE, "the answer of the function cannot be read");
+            let answer = DecideRow::read(&row).ok_or_else(unread)?;
+            match request.outside(&answer) {
+                Some(now) => timed.outside(STORE, now)?,
+                None => return request.replay(&answer).ok_or_else(unread),
+            }
+        }
     }
 }
 
 impl PostgresCarrier {
+    /// The time by the clock of this process.
+    pub(super) fn own_time(&self) -> Timestamp {
+        #[cfg(test)]
+        return self.clock.now();
+        #[cfg(not(test))]
+        SystemClock::new().now()
+    }
+
     /// Sends a request once. A connection that is lost, or that does not answer, leaves the pool.
     async fn ask(&self, request: &Request<'_>) -> Result<Row, StatementError> {
         let mut lent = Lent::default();

@@ -106,17 +106,25 @@ impl Postgres {
         operation: &Operation,
     ) -> Result<Applied, BackendError> {
         let carrier = self.batcher.carrier();
-        let request = Request::new(std::iter::once(operation));
-        #[cfg(test)]
-        let request = request.with_time(carrier.clock.now());
-        let call = connection.call(carrier.schema.call(), request.names(), request.numbers());
-        let (now, stored) = match timeout(carrier.deadline, call).await {
-            Ok(answer) => answer?,
-            Err(_) => return Err(BackendError::timeout(STORE, carrier.deadline)),
-        };
-        let mut replay = request.replay(&DecideRow { now, stored }).ok_or_else(unreadable)?;
-        let places = replay.take_places();
-        replay.answer(operation, &places)
+        let mut timed = carrier.time.begin(carrier.own_time());
+        loop {
+            let request = Request::new(std::iter::once(operation), timed.around());
+            #[cfg(test)]
+            let request = request.with_time(carrier.clock.now());
+            let call = connection.call(carrier.schema.call(), request.names(), request.numbers());
+            let (now, stored) = match timeout(carrier.deadline, call).await {
+                Ok(answer) => answer?,
+                Err(_) => return Err(BackendError::timeout(STORE, carrier.deadline)),
+            };
+            let answer = DecideRow { now, stored };
+            if let Some(now) = request.outside(&answer) {
+                timed.outside(STORE, now)?;
+                continue;
+            }
+            let mut replay = request.replay(&answer).ok_or_else(unreadable)?;
+            let places = replay.take_places();
+            return replay.answer(operation, &places);
+        }
     }
 }
 

@@ -19,7 +19,11 @@ pub(super) struct Request<'o> {
 }
 
 impl<'o> Request<'o> {
-    pub(super) fn new(operations: impl Iterator<Item = &'o Operation> + Clone) -> Self {
+    /// A request to a server whose clock is probably `around` this time.
+    pub(super) fn new(
+        operations: impl Iterator<Item = &'o Operation> + Clone,
+        around: Timestamp,
+    ) -> Self {
         let (names, mut places) = number_buckets(operations.clone());
         // All calls lock their rows in the order of the names, so no two wait for each other.
         let mut order: Vec<(&KeyName, usize)> = names.into_iter().zip(0..).collect();
@@ -33,7 +37,7 @@ impl<'o> Request<'o> {
         for place in &mut places {
             *place = sorted.get(*place).copied().unwrap_or_default();
         }
-        let mut writer = RequestWriter::default();
+        let mut writer = RequestWriter::new(around);
         match own_charges(operations.clone(), &places, order.len()) {
             Some(charges) => {
                 writer.push(1);
@@ -65,6 +69,12 @@ impl<'o> Request<'o> {
     pub(super) fn with_time(mut self, now: Timestamp) -> Self {
         self.numbers.push(now.as_micros());
         self
+    }
+
+    /// The server's time, if what it was told of calendars does not hold then. It has done nothing.
+    pub(super) fn outside(&self, answer: &DecideRow) -> Option<Timestamp> {
+        let is_outside = answer.stored.is_empty() && !self.names.is_empty();
+        is_outside.then(|| Timestamp::from_micros(answer.now))
     }
 
     /// The replay of the operations on an answer to this request; `None` if it cannot be that.

@@ -13,12 +13,15 @@ use crate::backend::remote::batch::{Carrier, Job};
 use crate::backend::remote::key_name::{KeyName, KeyNames};
 use crate::backend::remote::operation::Operation;
 use crate::backend::remote::replay::Replay;
-#[cfg(test)]
-use crate::clock::Clock;
+use crate::backend::remote::store_time::StoreTime;
+#[cfg(not(test))]
+use crate::clock::SystemClock;
+use crate::clock::{Clock, Timestamp};
 
 /// Calls the script on the servers of a link.
 pub(super) struct RedisCarrier {
     pub(super) link: Link,
+    pub(super) time: StoreTime,
     /// The names of the initialization keys, if absent buckets count as empty at the
     /// initialization.
     pub(super) init_names: Option<KeyNames>,
@@ -31,9 +34,47 @@ impl Carrier for RedisCarrier {
     const STORE: &'static str = "redis";
 
     async fn call(&self, jobs: &[Job]) -> Result<Replay, BackendError> {
+        let mut timed = self.time.begin(self.own_time());
+        loop {
+            match self.call_around(jobs, timed.around()).await? {
+                Ok(replay) => return Ok(replay),
+                Err(now) => timed.outside(Self::STORE, now)?,
+            }
+        }
+    }
+
+    fn slot(&self, operation: &Operation) -> u16 {
+        match self.link.is_cluster() {
+            true => operation.names().first().map_or(0, |name| name.slot()),
+            false => 0,
+        }
+    }
+
+    /// While a slot moves, the keys of each single job may still be in one place.
+    fn is_divisible(&self, error: &BackendError) -> bool {
+        Link::is_scattered(error)
+    }
+}
+
+impl RedisCarrier {
+    /// The time by the clock of this process.
+    fn own_time(&self) -> Timestamp {
+        #[cfg(test)]
+        return self.clock.now();
+        #[cfg(not(test))]
+        SystemClock::new().now()
+    }
+
+    /// Calls the script, for a server whose clock is probably `around` this time. If it is not, and
+    /// that matters, returns its time.
+    async fn call_around(
+        &self,
+        jobs: &[Job],
+        around: Timestamp,
+    ) -> Result<Result<Replay, Timestamp>, BackendError> {
         let init_names = self.init_names.as_ref();
-        let request =
-            ScriptRequest::new(jobs.iter().map(|job| &*job.operation), init_names.is_some());
+        let operations = jobs.iter().map(|job| &*job.operation);
+        let request = ScriptRequest::new(operations, init_names.is_some(), around);
         #[cfg(test)]
         let request = request.with_time(self.clock.now());
         let buckets = request.keys().len();
@@ -51,22 +92,13 @@ impl Carrier for RedisCarrier {
         let call = Call::new(&keys, request.argument(), last).read_by(reads);
         let call = if jobs.len() > 1 { call.divisible() } else { call };
         let answer = self.link.call(call).await?;
-        let reply = ScriptReply::read(&answer, buckets, init_key.is_some()).ok_or_else(|| {
-            BackendError::unavailable(Self::STORE, "the script's answer cannot be read")
-        })?;
-        Ok(reply.into_replay(request.into_places()))
-    }
-
-    fn slot(&self, operation: &Operation) -> u16 {
-        match self.link.is_cluster() {
-            true => operation.names().first().map_or(0, |name| name.slot()),
-            false => 0,
+        if let Some(now) = ScriptReply::outside(&answer) {
+            return Ok(Err(now));
         }
-    }
-
-    /// While a slot moves, the keys of each single job may still be in one place.
-    fn is_divisible(&self, error: &BackendError) -> bool {
-        Link::is_scattered(error)
+        let reply = ScriptReply::read(&answer, buckets, init_key.is_some()).ok_or_else(|| {
+            BackendError::unavailable("redis", "the script's answer cannot be read")
+        })?;
+        Ok(Ok(reply.into_replay(request.into_places())))
     }
 }
 

@@ -5,8 +5,9 @@
 //! * **Looks, resets and unconditional adjustments** need no single instant, so they are sent slot
 //!   by slot.
 //! * **A two-choices charge** usually has its shards in two slots. It tries one shard, and the
-//!   other only if the first refuses. If both refuse, both states are known, and [`charge_pair`]
-//!   decides. Its result is then carried out on one shard, or on both one after the other.
+//!   other only if the first refuses. If both refuse, both states are known, and
+//!   [`charge_pair_slower`] decides. Its result is then carried out on one shard, or on both one
+//!   after the other.
 //! * **Everything else** is all or nothing, and refused before anything is sent.
 //!
 //! For example, shards A and B hold 3 tokens each, and a charge costs 4. A refuses, then B refuses.
@@ -18,11 +19,12 @@
 use std::time::Duration;
 
 use super::carrier::RedisCarrier;
-use crate::algebra::{State, Terms, Units, Verdict, charge_pair};
+use crate::algebra::{Bucket, ChargedPair, State, Terms, Units, Verdict, charge_pair_slower};
+use crate::backend::answer::KeptNumbers;
 use crate::backend::remote::batch::Batcher;
 use crate::backend::remote::key_name::KeyName;
 use crate::backend::remote::operation::{NamedAdjustment, NamedBucketId, NamedCharge, Operation};
-use crate::backend::{Adjustment, Applied, BackendError, BucketId, Charge, Reading};
+use crate::backend::{Adjustment, Applied, BackendError, BucketId, BucketRecord, Charge, Reading};
 use crate::clock::Timestamp;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
@@ -36,13 +38,14 @@ pub(super) async fn look(
     let operations = charges.into_iter().map(|charge| Operation::Charges(smallvec![charge]));
     // Send all before awaiting the first.
     let answers: Vec<_> = operations.map(|operation| batcher.send(operation, deadline)).collect();
-    let (mut now, mut readings) = (None, Vec::new());
+    let (mut now, mut readings, mut kept) = (None, Vec::new(), KeptNumbers::NONE);
     for answer in answers {
         let applied = answer.await?;
         now = now.max(Some(applied.now()));
+        kept.append(readings.len(), &applied);
         readings.extend_from_slice(applied.readings());
     }
-    Ok(Applied::many(now.unwrap_or_default(), readings))
+    Ok(Applied::many(now.unwrap_or_default(), readings).with_kept(kept))
 }
 
 /// Makes adjustments, each by itself.
@@ -59,14 +62,15 @@ pub(super) async fn adjust(
         false => Operation::Charges(smallvec![one.look()]),
     });
     let answers: Vec<_> = operations.map(|operation| batcher.send(operation, deadline)).collect();
-    let (mut now, mut readings) = (None, Vec::new());
+    let (mut now, mut readings, mut kept) = (None, Vec::new(), KeptNumbers::NONE);
     for answer in answers {
         let applied = answer.await?;
         now = now.max(Some(applied.now()));
+        kept.append(readings.len(), &applied);
         let states = applied.readings().iter().map(Reading::state);
         readings.extend(states.map(|state| Reading::new(verdict, state, Duration::ZERO)));
     }
-    Ok(Applied::many(now.unwrap_or_default(), readings))
+    Ok(Applied::many(now.unwrap_or_default(), readings).with_kept(kept))
 }
 
 /// A two-choices charge on shards in different slots.
@@ -81,42 +85,45 @@ pub(super) struct CrossSlotPair {
 /// How often a pair is tried while other calls take from it.
 const TRIES: usize = 3;
 
+/// What is known of a shard: its state, and the numbers by which it gains. These are those of the
+/// charge, or faster ones of its limit that the shard keeps.
+type HeldShard = (Bucket, State);
+
 impl CrossSlotPair {
     pub(super) async fn apply(self) -> Result<Applied, BackendError> {
         let (at_once, units) = (Terms::AT_ONCE, self.charge.units.max(0));
         if !self.charge.takes {
-            let [(now, first), (then, second)] =
+            let [first, second] =
                 [self.take(0, 0, at_once).await?, self.take(1, 0, at_once).await?];
-            return Ok(self.judge([first.state(), second.state()], now.max(then)));
+            return Ok(self.judge([first.held, second.held], first.now.max(second.now)));
         }
-        let (now, first) = self.take(0, units, at_once).await?;
-        if first.verdict() == Verdict::Admitted {
+        let first = self.take(0, units, at_once).await?;
+        if first.reading.verdict() == Verdict::Admitted {
             // The other shard was not read. The answer assumes that it holds as much as this one
             // did.
-            let State { value, ts } = first.state();
-            let like = State { value: value.saturating_add(first.units()), ts };
-            return Ok(Applied::two(
-                now,
-                [first, Reading::new(first.verdict(), like, Duration::ZERO)],
-            ));
+            let State { value, ts } = first.reading.state();
+            let like = State { value: value.saturating_add(first.reading.units()), ts };
+            let like = Reading::new(Verdict::Admitted, like, Duration::ZERO);
+            return Ok(Applied::two(first.now, [first.reading, like]));
         }
-        let (then, second) = self.take(1, units, at_once).await?;
-        if second.verdict() == Verdict::Admitted {
-            let first = Reading::new(second.verdict(), first.state(), Duration::ZERO);
-            return Ok(Applied::two(then, [first, second]));
+        let second = self.take(1, units, at_once).await?;
+        if second.reading.verdict() == Verdict::Admitted {
+            let other = first.reading.state();
+            let other = Reading::new(Verdict::Admitted, other, Duration::ZERO);
+            return Ok(Applied::two(second.now, [other, second.reading]));
         }
-        self.charge_both([first.state(), second.state()], now.max(then)).await
+        self.charge_both([first.held, second.held], first.now.max(second.now)).await
     }
 
     /// Charges two shards together, after each has refused alone.
     async fn charge_both(
         &self,
-        mut held: [State; 2],
+        mut held: [HeldShard; 2],
         mut now: Timestamp,
     ) -> Result<Applied, BackendError> {
         let terms = self.charge.terms;
         for _ in 0..TRIES {
-            let charged = charge_pair(&self.charge.bucket, held, self.charge.units, terms, now);
+            let charged = self.charge_pair(held, now);
             if charged.verdict() == Verdict::Refused {
                 break;
             }
@@ -131,13 +138,13 @@ impl CrossSlotPair {
                 .before()
                 .map(|state| Reading::new(Verdict::Admitted, state, Duration::ZERO));
             let mut enough = true;
-            for (place, (units, reading)) in
-                charged.paid().into_iter().zip(&mut readings).enumerate()
+            for (place, (units, (reading, held))) in
+                charged.paid().into_iter().zip(readings.iter_mut().zip(&mut held)).enumerate()
             {
                 if units > 0 && enough {
-                    let (then, said) = self.take(place, units, terms).await?;
-                    enough = said.verdict() != Verdict::Refused;
-                    (*reading, now) = (said, now.max(then));
+                    let said = self.take(place, units, terms).await?;
+                    enough = said.reading.verdict() != Verdict::Refused;
+                    (*reading, *held, now) = (said.reading, said.held, now.max(said.now));
                 }
             }
             if enough {
@@ -147,7 +154,6 @@ impl CrossSlotPair {
                     readings.map(|it| Reading::new(verdict, it.state(), wait).taking(it.units()));
                 return Ok(Applied::two(now, readings));
             }
-            held = readings.map(|reading| reading.state());
             for (place, (taken, held)) in readings.iter().zip(&mut held).enumerate() {
                 if taken.units() > 0 {
                     *held = self.give_back(place, taken).await?;
@@ -157,19 +163,30 @@ impl CrossSlotPair {
         Ok(self.judge(held, now))
     }
 
+    fn charge_pair(&self, held: [HeldShard; 2], now: Timestamp) -> ChargedPair {
+        let NamedCharge { id, bucket, units, terms, .. } = &self.charge;
+        charge_pair_slower(held, bucket, *units, *terms, now, id.get().phase(bucket))
+    }
+
     /// Charges one shard.
     pub(super) async fn take(
         &self,
         place: usize,
         units: Units,
         terms: Terms,
-    ) -> Result<(Timestamp, Reading), BackendError> {
+    ) -> Result<TakenShard, BackendError> {
         let id = self.id(place)?;
         let one = NamedCharge { id, other: None, units, terms, ..self.charge.clone() };
         let operation = Operation::Charges(smallvec![one]);
         let applied = self.batcher.send(operation, self.deadline).await?;
-        let reading = applied.readings().first().copied();
-        reading.map(|reading| (applied.now(), reading)).ok_or_else(|| internal(NO_READING))
+        let reading = *applied.readings().first().ok_or_else(|| internal(NO_READING))?;
+        Ok(TakenShard { now: applied.now(), reading, held: self.held(&applied, &reading) })
+    }
+
+    /// What an answer on one shard tells of it.
+    fn held(&self, applied: &Applied, reading: &Reading) -> HeldShard {
+        let own = applied.kept(0).map(|own| (*own.bucket(), own.state()));
+        own.unwrap_or((self.charge.bucket, reading.state()))
     }
 
     /// Gives back what was taken from one shard, and returns what it then holds.
@@ -177,7 +194,7 @@ impl CrossSlotPair {
         &self,
         place: usize,
         taken: &Reading,
-    ) -> Result<State, BackendError> {
+    ) -> Result<HeldShard, BackendError> {
         let id = self.id(place)?;
         let (bucket, units) = (&self.charge.bucket, taken.units());
         let adjustment = match taken.verdict() {
@@ -190,17 +207,18 @@ impl CrossSlotPair {
         let owned = NamedAdjustment::with_id(id.clone(), &adjustment);
         let operation = Operation::Adjustments(smallvec![owned]);
         let applied = self.batcher.send(operation, self.deadline).await?;
-        applied.readings().first().map(Reading::state).ok_or_else(|| internal(NO_READING))
+        let reading = applied.readings().first().ok_or_else(|| internal(NO_READING))?;
+        Ok(self.held(&applied, reading))
     }
 
     fn id(&self, place: usize) -> Result<NamedBucketId, BackendError> {
         self.shards.get(place).cloned().ok_or_else(|| internal("a pair has two shards"))
     }
 
-    /// The answer of two shards with these states, of which nothing was taken.
-    fn judge(&self, held: [State; 2], now: Timestamp) -> Applied {
-        let NamedCharge { bucket, units, terms, .. } = &self.charge;
-        let charged = charge_pair(bucket, held, *units, *terms, now);
+    /// The answer of two shards that hold this, of which nothing was taken.
+    fn judge(&self, held: [HeldShard; 2], now: Timestamp) -> Applied {
+        let NamedCharge { bucket, units, .. } = &self.charge;
+        let charged = self.charge_pair(held, now);
         let look = Charge::look(self.charge.id.get(), bucket, *units);
         let mut readings = Reading::from_charged_pair(&look, &charged);
         if self.charge.takes && charged.verdict() != Verdict::Refused {
@@ -209,8 +227,19 @@ impl CrossSlotPair {
             readings = readings
                 .map(|it| Reading::new(Verdict::Refused, it.state(), Duration::from_micros(1)));
         }
-        Applied::two(now, readings)
+        let mut kept = KeptNumbers::NONE;
+        for (nth, (own, state)) in held.iter().enumerate().filter(|(_, (own, _))| own != bucket) {
+            kept.add(nth, BucketRecord::new(own, *state));
+        }
+        Applied::two(now, readings).with_kept(kept)
     }
+}
+
+/// What a store has answered about one shard.
+pub(super) struct TakenShard {
+    pub(super) now: Timestamp,
+    pub(super) reading: Reading,
+    held: HeldShard,
 }
 
 const NO_READING: &str = "a bucket has no reading";

@@ -15,6 +15,7 @@ use crate::backend::remote::batch::{Batcher, Bounds, Carrier as _};
 use crate::backend::remote::key_name::KeyNames;
 use crate::backend::remote::operation::{NamedAdjustment, NamedBucketId, NamedCharge, Operation};
 use crate::backend::remote::pages::PageTurns;
+use crate::backend::remote::store_time::StoreTime;
 use crate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, DebtorQuery, DebtorReport,
 };
@@ -116,6 +117,7 @@ impl Redis {
             buckets_per_call: BUCKETS_PER_CALL,
         };
         let carrier = RedisCarrier {
+            time: StoreTime::default(),
             link,
             init_names,
             #[cfg(test)]

@@ -10,6 +10,7 @@
 //! key_name   the name of each bucket in the store
 //! batch      collects the operations of all callers for the next call
 //! request    writes them as one list of numbers
+//! store_time knows how far the clock of the store is ahead
 //! replay     computes each answer from the buckets as they were before the call
 //! ```
 //!
@@ -21,5 +22,6 @@ pub(super) mod operation;
 pub(super) mod pages;
 pub(super) mod replay;
 pub(super) mod request;
+pub(super) mod store_time;
 #[cfg(any(feature = "redis-tls", feature = "postgres-tls"))]
 pub(super) mod tls;

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::operation::{NamedAdjustment, NamedCharge, Operation};
 use crate::algebra::{Bucket, State, Verdict};
 use crate::backend::apply::{CellStore, adjust_list, apply_list, apply_one};
+use crate::backend::record::Found;
 use crate::backend::{Applied, BackendError, BucketId, BucketRecord, Reading};
 use crate::clock::Timestamp;
 
@@ -124,8 +125,8 @@ impl Replay {
         let now = self.now;
         if let ([one], [place]) = (charges, places) {
             let one = one.charge();
-            let charged = apply_one(self, *place, &one, now);
-            return Applied::one(now, Reading::from_charged(&one, &charged));
+            let (charged, kept) = apply_one(self, *place, &one, now);
+            return Applied::one(now, Reading::from_charged(&one, &charged)).with_kept(kept);
         }
         let charges: SmallVec<[_; 8]> = charges.iter().map(NamedCharge::charge).collect();
         // The places have both shards of a two-choices charge, one after the other.
@@ -143,35 +144,6 @@ impl Replay {
             adjustments.iter().map(NamedAdjustment::adjustment).collect();
         let named: SmallVec<[_; 8]> = places.iter().copied().zip(&adjustments).collect();
         adjust_list(self, &named, now)
-    }
-
-    fn stored(
-        &self,
-        place: usize,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> Option<State> {
-        match self.cells.get(place) {
-            Some(StoredCell::Stored(record)) => record.state_in(id, bucket, now),
-            // `answer` has rejected operations on foreign keys.
-            Some(StoredCell::Absent | StoredCell::Foreign) | None => None,
-        }
-    }
-
-    fn absent(&self, id: BucketId<'_>, bucket: &Bucket) -> State {
-        let phase = id.phase(bucket);
-        match self.initialized_at {
-            None => bucket.absent(self.now, phase),
-            Some(initialized_at) => {
-                // A store that has lost its data holds no bucket, but clients may have used theirs
-                // up. So each counts as empty at that time, and has gained since; it never holds
-                // more than a new one.
-                let empty = State { value: 0, ..bucket.absent(initialized_at, phase) };
-                let State { value, ts } = bucket.refresh(empty, self.now);
-                State { value: value.min(bucket.initial()), ts }
-            }
-        }
     }
 
     fn keep(&mut self, place: usize, cell: StoredCell) {
@@ -196,31 +168,35 @@ fn are_distinct(places: &[usize]) -> bool {
 impl CellStore for Replay {
     type Cell = usize;
 
-    fn read(&mut self, place: usize, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
-        self.stored(place, id, bucket, now).unwrap_or_else(|| self.absent(id, bucket))
+    fn find(&mut self, place: usize, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> Found {
+        match self.cells.get(place) {
+            Some(StoredCell::Stored(record)) => record.find(id, bucket, now),
+            // `answer` has rejected operations on foreign keys.
+            Some(StoredCell::Absent | StoredCell::Foreign) | None => Found::Absent,
+        }
     }
 
-    fn is_stored(
-        &mut self,
-        place: usize,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> bool {
-        self.stored(place, id, bucket, now).is_some()
-    }
-
-    fn is_converted(
-        &mut self,
-        place: usize,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> bool {
-        matches!(
-            self.cells.get(place),
-            Some(StoredCell::Stored(record)) if record.is_converted_in(id, bucket, now)
-        )
+    fn absent(&self, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
+        let phase = id.phase(bucket);
+        match self.initialized_at {
+            None => bucket.absent(now, phase),
+            Some(initialized_at) => {
+                // A store that has lost its data holds no bucket, but clients may have used theirs
+                // up. So each counts as empty at that time, and has gained since; it never holds
+                // more than a new one.
+                let empty = State { value: 0, ..bucket.absent(initialized_at, phase) };
+                let State { value, ts } = match bucket.calendar() {
+                    // As the script, which knows the window of the present only.
+                    Some(calendar) => {
+                        let start = calendar.start(now);
+                        let windows = start.micros_since(initialized_at).div_ceil(bucket.step());
+                        bucket.with_windows(State { value: 0, ts: start }, windows)
+                    }
+                    None => bucket.refresh(empty, now),
+                };
+                State { value: value.min(bucket.initial()), ts }
+            }
+        }
     }
 
     fn write(&mut self, place: usize, bucket: &Bucket, state: State, _now: Timestamp) {

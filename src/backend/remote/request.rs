@@ -7,12 +7,20 @@ use super::operation::{MAX, NamedAdjustment, NamedBucketId, NamedCharge, Operati
 use crate::algebra::{Bucket, State, Units};
 use crate::backend::Change;
 use crate::backend::adjustment::micros;
-use crate::quota::Kind;
+use crate::clock::Timestamp;
+use crate::quota::{Calendar, Kind};
 
 /// Writes the numbers of the limits and of the operations.
-#[derive(Default)]
+///
+/// A store knows no calendars. It is told the start of the window around the time at which its clock
+/// probably is, and counts in windows from there; what it is told holds between two instants, and
+/// outside of them it does nothing.
 pub(in crate::backend) struct RequestWriter<'o> {
     limits: Vec<&'o Bucket>,
+    /// The time at which the clock of the store probably is.
+    around: Timestamp,
+    /// What is told of calendars holds from the first of these instants until before the other.
+    holds: [Timestamp; 2],
     /// The places of the limits, used once there are more than [`FEW`]: comparing each with all
     /// others would take too long.
     known: HashMap<[u64; 5], usize>,
@@ -20,6 +28,13 @@ pub(in crate::backend) struct RequestWriter<'o> {
 }
 
 impl<'o> RequestWriter<'o> {
+    /// A writer for a store whose clock is probably at this time.
+    pub(in crate::backend) fn new(around: Timestamp) -> Self {
+        let holds = [i64::MIN, i64::MAX].map(Timestamp::from_micros);
+        let (limits, known, numbers) = (Vec::new(), HashMap::new(), Vec::new());
+        Self { limits, around, holds, known, numbers }
+    }
+
     /// All operations, each with the places of its buckets, behind their number.
     pub(in crate::backend) fn operations(
         &mut self,
@@ -41,12 +56,30 @@ impl<'o> RequestWriter<'o> {
 
     /// The number of limits, and the gain, token, capacity, step and initial of each; then all
     /// numbers that were written.
+    ///
+    /// A limit with a calendar has a step below zero, and stands twice: its second place has the
+    /// start of the window and the mean length of windows. If there is one, a last limit has the
+    /// instants between which all that holds, and -1 for its initial.
     pub(in crate::backend) fn numbers(&self) -> impl Iterator<Item = i64> {
-        let limits = self.limits.iter().flat_map(|limit| {
+        let mut before: Option<&Bucket> = None;
+        let limits = self.limits.iter().flat_map(move |&limit| {
             let [gain, token, step] = [limit.gain(), limit.token(), limit.step()].map(whole);
-            [gain, token, limit.capacity(), step, limit.initial()]
+            let (capacity, initial) = (limit.capacity(), limit.initial());
+            let Some(calendar) = limit.calendar() else {
+                return [gain, token, capacity, step, initial];
+            };
+            if before.take().is_some() {
+                return [calendar.start(self.around).as_micros(), calendar.mean(), 0, 0, 0];
+            }
+            before = Some(limit);
+            [gain, token, capacity, step.saturating_neg(), initial]
         });
-        iter::once(length(self.limits.len())).chain(limits).chain(self.numbers.iter().copied())
+        let [from, until] = self.holds.map(|at| at.as_micros().clamp(-MAX, MAX));
+        let holds = self.limits.iter().any(|limit| limit.calendar().is_some());
+        let holds = holds.then_some([from, until, 0, 0, -1]);
+        let count = length(self.limits.len()).saturating_add(i64::from(holds.is_some()));
+        let limits = limits.chain(holds.into_iter().flatten());
+        iter::once(count).chain(limits).chain(self.numbers.iter().copied())
     }
 
     #[cfg(feature = "redis")]
@@ -102,7 +135,12 @@ impl<'o> RequestWriter<'o> {
         // A cost below zero takes nothing, as in the algebra.
         self.push(charge.units.max(0));
         self.push(charge.terms.floor());
-        self.push(whole(charge.terms.max_wait()));
+        let max_wait = charge.terms.max_wait();
+        let max_wait = match bucket.calendar() {
+            Some(calendar) if max_wait < u64::MAX => self.windows_within(calendar, max_wait),
+            _ => max_wait,
+        };
+        self.push(whole(max_wait));
         self.push(i64::from(charge.takes));
     }
 
@@ -113,12 +151,52 @@ impl<'o> RequestWriter<'o> {
             Change::RefundSince { units, since } => self.refund(units, None, Some(since)),
             Change::Undo { units, left } => self.refund(units, Some(left), None),
             Change::Block { time } => {
+                let time = micros(time);
+                let calendar = owned.bucket.calendar();
+                let windows = calendar.map_or(0, |calendar| self.windows_of_block(calendar, time));
                 self.push(1);
-                self.push(whole(micros(time)));
-                self.state(None);
+                self.push(whole(time));
+                [0, whole(windows), 0].into_iter().for_each(|number| self.push(number));
                 self.state(None);
             }
         }
+    }
+
+    /// How many windows begin within so many microseconds.
+    fn windows_within(&mut self, calendar: Calendar, micros: u64) -> u64 {
+        let windows = calendar.count(self.around, self.around.plus_micros(micros));
+        self.holds_until_window(calendar, windows, micros);
+        windows
+    }
+
+    /// How many windows a block of so many microseconds touches.
+    fn windows_of_block(&mut self, calendar: Calendar, micros: u64) -> u64 {
+        let Some(ticks) = micros.checked_sub(1) else { return 0 };
+        let last = self.around.plus_micros(ticks);
+        // No later than the last instant that can be counted.
+        let end = Timestamp::from_micros(MAX.saturating_sub(1));
+        let windows = calendar.count(self.around, last.min(end));
+        if last < end {
+            self.holds_until_window(calendar, windows, ticks);
+        }
+        windows.saturating_add(1)
+    }
+
+    /// Notes that what was written holds while so many windows, and no more, begin within so many
+    /// microseconds.
+    fn holds_until_window(&mut self, calendar: Calendar, windows: u64, micros: u64) {
+        let micros = i64::try_from(micros).unwrap_or(i64::MAX);
+        let start = calendar.start(self.around);
+        let [first, next] = [windows, windows.saturating_add(1)].map(|windows| {
+            let begins = calendar.after(start, windows).as_micros();
+            Timestamp::from_micros(begins.saturating_sub(micros))
+        });
+        self.hold(first, next);
+    }
+
+    fn hold(&mut self, from: Timestamp, until: Timestamp) {
+        let [first, last] = self.holds;
+        self.holds = [first.max(from), last.min(until)];
     }
 
     fn refund(&mut self, units: Units, left: Option<State>, since: Option<State>) {
@@ -153,12 +231,19 @@ impl<'o> RequestWriter<'o> {
             self.limits.iter().position(same).unwrap_or(next)
         } else {
             if self.known.is_empty() {
-                self.known = self.limits.iter().map(|limit| numbers(limit)).zip(0..).collect();
+                // In reverse, so that the first place of a limit with a calendar counts.
+                let places = self.limits.iter().enumerate().rev();
+                self.known = places.map(|(place, limit)| (numbers(limit), place)).collect();
             }
             *self.known.entry(numbers(bucket)).or_insert(next)
         };
         if place == next {
             self.limits.push(bucket);
+            if let Some(calendar) = bucket.calendar() {
+                self.limits.push(bucket);
+                let start = calendar.start(self.around);
+                self.hold(start, calendar.after(start, 1));
+            }
         }
         [key(Some(&place)), phase(bucket, id)]
     }
@@ -201,18 +286,20 @@ const fn numbers(bucket: &Bucket) -> [u64; 5] {
     [bucket.step(), bucket.gain(), bucket.token(), capacity, initial]
 }
 
-/// Whether a charge takes from one bucket what it holds, without debt.
+/// Whether a charge takes from one bucket what it holds, without debt, in steps of one length.
 pub(in crate::backend) fn is_plain(charge: &NamedCharge) -> bool {
     charge.takes
         && charge.other.is_none()
         && charge.terms.floor() == 0
         && charge.terms.max_wait() == 0
+        && charge.bucket.calendar().is_none()
 }
 
 /// The first start of a window after the epoch.
 pub(in crate::backend) fn phase(bucket: &Bucket, id: &NamedBucketId) -> i64 {
     match bucket.kind() {
         Kind::TokenBucket => 0,
+        Kind::FixedWindow if bucket.calendar().is_some() => 0,
         Kind::FixedWindow => {
             let start = bucket.start().unwrap_or_else(|| id.get().phase(bucket));
             let step = i64::try_from(bucket.step()).unwrap_or(i64::MAX);

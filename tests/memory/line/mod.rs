@@ -6,6 +6,7 @@
 
 mod attacks;
 mod model;
+mod plans;
 mod rules;
 
 use std::collections::BTreeMap;

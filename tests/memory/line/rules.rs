@@ -190,35 +190,43 @@ async fn a_reset_passes_on_no_more_than_the_capacity_of_what_was_saved_up_for_ot
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_larger_plan_moves_the_waiters_forward_and_a_smaller_one_keeps_their_instants() {
+async fn a_faster_plan_moves_the_waiters_forward_and_a_slower_one_delays_none() {
     let plan = |quota| Limit::new("plan", quota);
     let (small, large) = (
         plan(Quota::token_bucket(1, SECOND).capacity(2)),
         plan(Quota::token_bucket(10, SECOND).capacity(10)),
     );
-    for grows in [true, false] {
+    // It holds the 25 tokens that are used, so it may reserve, and the bucket counts in it.
+    let slower = plan(Quota::token_bucket(1, SECOND).capacity(25));
+    // Of the large plan, 17 of 10 are used then: the last waiter is granted when 7 have come in. The
+    // slower plan has 15 left for the three.
+    for (now, then, told, runs) in
+        [(&small, &large, ms(15_000), ms(700)), (&large, &slower, ms(1_500), ms(0))]
+    {
         let limiter = paused();
         let start = Instant::now();
-        let (now, then) = if grows { (&small, &large) } else { (&large, &small) };
-        let capacity = now.quota().get_capacity();
-        let _empty = take(&limiter, now, capacity);
+        let _empty = take(&limiter, now, now.quota().get_capacity());
         let waiting: Vec<_> = (0..3).map(|_| waiter(&limiter, now, 5)).collect();
-        let told = limiter.waiting(now).longest();
         // The first request under the other quota.
         let newcomer = at_once(limiter.limit(then).cost(1).reserve()).unwrap();
+        assert!(newcomer.wait() >= ms(800), "{newcomer:?}");
+        assert!(waiting.len() == 3 && limiter.waiting(then).longest() <= told);
         for one in waiting {
             let _permit = one.await;
         }
-        let last = start.elapsed();
-        if grows {
-            // 17 of 10 are used by now: the last waiter is granted when 7 have come in, after 0.7
-            // s.
-            assert_eq!((told, last), (15 * SECOND, ms(700)));
-        } else {
-            assert_eq!((told, last), (ms(1_500), ms(1_500)));
-        }
-        assert!(newcomer.wait() >= ms(800), "{newcomer:?}");
+        assert_eq!(start.elapsed(), runs);
     }
+    // One that does not hold them is refused, and the waiters run as they were told.
+    let limiter = paused();
+    let start = Instant::now();
+    let _empty = take(&limiter, &large, 10);
+    let waiting: Vec<_> = (0..3).map(|_| waiter(&limiter, &large, 5)).collect();
+    let refused = at_once(limiter.limit(&small).cost(1).reserve()).unwrap_err();
+    assert!(refused.is_refused(), "25 are used, and it holds 2");
+    for one in waiting {
+        let _permit = one.await;
+    }
+    assert_eq!(start.elapsed(), ms(1_500));
 }
 
 /// A store for 8 keys, and a limiter on it.

@@ -8,10 +8,13 @@ use axum::body::Body;
 use axum::routing::get;
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
-use tollgate::algebra::{Bucket, Charged, State, Terms, Verdict, calculate, charge};
+use tollgate::algebra::{
+    Bucket, Charged, State, Terms, Verdict, calculate, charge, charge_slower, rescale,
+};
 use tollgate::clock::ManualClock;
 use tollgate::key::header;
 use tollgate::middleware::MissingKey;
+use tollgate::quota::Calendar;
 use tollgate::routes::remaining;
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND, Timestamp};
 use tollgate_testing::cases::seeds;
@@ -41,10 +44,13 @@ impl Case {
         cost: u64,
         max_wait: Option<u64>,
     ) -> Self {
-        let numbers = json!({
+        let mut numbers = json!({
             "step": bucket.step(), "gain": bucket.gain(), "token": bucket.token(),
             "capacity": bucket.capacity(), "floor": bucket.floor(),
         });
+        if let Some(windows) = windows(bucket, now) {
+            numbers["windows"] = windows;
+        }
         // Texts, since some recorded times are beyond what a double holds.
         let ts = state.ts.as_micros().to_string();
         let given = json!({ "value": state.value, "ts": ts });
@@ -56,6 +62,32 @@ impl Case {
         };
         let charged = charge(bucket, state, bucket.units(cost).unwrap(), terms, now);
         Self { call, charged, now }
+    }
+
+    /// A charge by numbers that are slower than the `own` ones of the bucket, `later` than the
+    /// client has looked.
+    fn slower(
+        [own, bucket]: [&Bucket; 2],
+        state: State,
+        [looked, now]: [Timestamp; 2],
+        cost: u64,
+        max_wait: Option<u64>,
+    ) -> Self {
+        let seen = rescale(own, bucket, state, looked, START);
+        let mut case = Self::new(bucket, seen, now, cost, max_wait);
+        let micros = |time: Timestamp| time.as_micros().to_string();
+        case.call[2]["kept"] = json!({
+            "value": state.value, "ts": micros(state.ts), "step": own.step(), "gain": own.gain(),
+            "token": own.token(), "capacity": own.capacity(),
+        });
+        let terms = match max_wait {
+            None => Terms::reserving(bucket.floor()),
+            Some(0) => Terms::AT_ONCE,
+            Some(micros) => Terms::reserving(bucket.floor()).within(Duration::from_micros(micros)),
+        };
+        let units = bucket.units(cost).unwrap();
+        case.charged = charge_slower(own, state, bucket, units, terms, now, START);
+        case
     }
 
     #[track_caller]
@@ -75,6 +107,51 @@ impl Case {
         assert_eq!(number("ts"), i128::from(after.ts.as_micros()), "{}", self.call);
         assert_eq!(number("wait").min(last), wait, "{}", self.call);
     }
+}
+
+/// The windows of a calendar as the server tells them, if the bucket has such.
+fn windows(bucket: &Bucket, now: Timestamp) -> Option<Value> {
+    let day = 86_400_000_000_i64;
+    let mean = match bucket.step().cast_signed() / day {
+        1 if bucket.step().cast_signed() > 26 * 3_600_000_000 => day,
+        31 => 2_629_746_000_000,
+        _ => return None,
+    };
+    let mut start = bucket.absent(now, now).ts;
+    let mut starts = Vec::new();
+    for _ in 0..40 {
+        starts.push(start.as_micros());
+        let empty = State { value: bucket.capacity() - 1, ts: start };
+        start = bucket.full_at(empty);
+    }
+    Some(json!({ "mean": mean, "starts": starts }))
+}
+
+#[test]
+fn random_charges_on_calendars_are_the_same_in_javascript() {
+    let calendars = [
+        Calendar::monthly().zone("Europe/Berlin"),
+        Calendar::daily().zone("America/New_York"),
+        Calendar::monthly(),
+    ];
+    let mut cases = Vec::new();
+    for seed in seeds(5_000) {
+        let mut dice = Dice(seed);
+        let rate = 1 + dice.below(5);
+        let quota = Quota::calendar(rate, calendars[dice.nth(&calendars)]);
+        let quota = quota.capacity(rate * (1 + dice.below(4))).max_reserved(dice.below(20));
+        let bucket = Bucket::new(&quota).unwrap();
+        let now = Timestamp::from_micros(signed(1_500_000_000_000_000 + dice.below(1 << 49)));
+        // From a block of some days to a bucket that was used months ago.
+        let ago = signed(dice.below(1 << 43)) - if dice.below(8) == 0 { 1 << 43 } else { 0 };
+        let used = bucket.absent(Timestamp::from_micros(now.as_micros() - ago), now);
+        let held = signed(dice.below(bucket.capacity().unsigned_abs() + 1));
+        let value = held - signed(dice.below(12));
+        let state = bucket.refresh(State { value, ts: used.ts }, used.ts);
+        let max_wait = [None, Some(0), Some(dice.below(1 << 43))][dice.nth(&[0; 3])];
+        cases.push(Case::new(&bucket, state, now, dice.below(8), max_wait));
+    }
+    play(&cases);
 }
 
 #[track_caller]
@@ -180,6 +257,34 @@ fn tens_of_thousands_of_random_charges_are_the_same_in_javascript() {
             cases.len()
         );
     }
+    play(&cases);
+}
+
+#[test]
+fn random_charges_by_slower_numbers_are_the_same_in_javascript() {
+    let (mut cases, mut admitted) = (Vec::new(), 0);
+    for seed in seeds(50_000) {
+        let mut dice = Dice(seed);
+        let [own, bucket] = [0, 1].map(|_| Bucket::new(&random_quota(&mut dice)).unwrap());
+        if own.yields_to(&bucket) {
+            continue;
+        }
+        let used = up_to(&mut dice, own.capacity().unsigned_abs().saturating_mul(2).min(1 << 52));
+        let value = own.capacity() - signed(used);
+        let looked = Timestamp::from_micros(signed(1_500_000_000_000_000 + dice.below(1 << 50)));
+        let ago = signed(dice.below(1 << 30)) - if dice.below(8) == 0 { 1 << 30 } else { 0 };
+        let state = State { value, ts: Timestamp::from_micros(looked.as_micros() - ago) };
+        let full = own.full_at(state).as_micros() - looked.as_micros();
+        let later = up_to(&mut dice, full.max(0).unsigned_abs().min(1 << 50)).saturating_sub(1);
+        let now = looked + Duration::from_micros(later);
+        let most = (1 << 53) / bucket.token();
+        let cost = dice.below(30).min(most).min(bucket.capacity().unsigned_abs() / bucket.token());
+        let max_wait = [None, Some(0), Some(dice.below(1 << 40))][dice.nth(&[0; 3])];
+        let case = Case::slower([&own, &bucket], state, [looked, now], cost, max_wait);
+        admitted += usize::from(case.charged.verdict() == Verdict::Admitted);
+        cases.push(case);
+    }
+    assert!(admitted > cases.len() / 20 && admitted < cases.len() / 2, "{admitted}");
     play(&cases);
 }
 

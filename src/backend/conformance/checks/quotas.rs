@@ -130,8 +130,64 @@ pub(in crate::backend::conformance) async fn a_full_bucket_equals_none(subject: 
     }
 }
 
+/// A plan becomes slower: until a request is admitted by it, the bucket gains by the faster one. So
+/// it is a refusal, a look, an adjustment or a list with a refusal that changes nothing, and a
+/// charge or a reservation that does.
+pub(in crate::backend::conformance) async fn slower_numbers_wait_until_they_admit(
+    subject: Subject,
+) {
+    let mut trial = Trial::new(&subject);
+    let pro = bucket(Quota::token_bucket(10_000, DAY));
+    let free = bucket(Quota::token_bucket(100, DAY).max_reserved(50));
+    let key = Key::from("alice");
+    let id = BucketId::new("conformance-slower", &key);
+    let [one, fifty] = [1, 50].map(|tokens| free.units(tokens).unwrap());
+    let deep = Terms::reserving(free.floor());
+    let short = Charge::take(id.shard(9), &free, free.capacity() + 1);
+    for way in 0..10 {
+        trial.reset(&[id, id.shard(1), id.shard(9)]).await;
+        trial.take(id, &pro, pro.units(5_000).unwrap()).await;
+        trial.take(id.shard(1), &pro, pro.units(9_000).unwrap()).await;
+        // 4,901 tokens have to come back, at 10,000 a day.
+        let refused = trial.take(id, &free, one).await;
+        assert!(refused.wait() < DAY / 2, "the wait {:?} is by the faster numbers", refused.wait());
+        let ask = match way {
+            0 => Charge::look(id, &free, one),
+            1 => Charge::take(id, &free, fifty).terms(deep),
+            2 => Charge::take(id, &free, 0),
+            3 | 4 => Charge::take(id, &free, fifty).second_shard(1),
+            _ => Charge::take(id, &free, one),
+        };
+        match way {
+            0..=2 => drop(trial.apply(&[ask]).await),
+            3 => drop(trial.apply(&[ask.terms(deep)]).await),
+            4 => drop(trial.apply(&[ask, ask, Charge::look(id, &pro, 0)]).await),
+            5 => drop(trial.apply(&[ask, short]).await),
+            6 => drop(trial.adjust(&[Adjustment::refund(id, &free, -fifty)]).await),
+            7 => drop(trial.adjust(&[Adjustment::refund(id, &free, fifty)]).await),
+            8 => drop(trial.adjust(&[Adjustment::block(id, &free, HOUR)]).await),
+            _ => {
+                let left = trial.look(id, &free).await.readings()[0].state();
+                trial.adjust(&[Adjustment::undo(id, &free, one, left)]).await;
+            }
+        }
+        trial.pass(HOUR * 11 + MINUTE * 45);
+        for charge in [ask, ask.terms(deep), ask] {
+            trial.apply(&[charge]).await;
+            trial.pass(MINUTE);
+        }
+        trial.take(id, &free, one).await;
+        trial.pass(HOUR);
+        trial.apply(&[ask.terms(deep), short]).await;
+        trial.apply(&[ask.terms(deep)]).await;
+        trial.take(id, &free, one).await;
+        trial.take(id, &pro, one).await;
+    }
+}
+
 /// The numbers of a limit change between calls: upgrades, downgrades, other kinds, other starts.
-/// A refusal and a charge store the bucket for the new numbers, and a look does not.
+/// A charge stores the bucket for the new numbers, and so does a refusal if they are not slower. A
+/// look does not.
 pub(in crate::backend::conformance) async fn changed_numbers_keep_what_was_used(subject: Subject) {
     let mut trial = Trial::new(&subject);
     let now = subject.now().await;

@@ -178,3 +178,28 @@ async fn faults_and_dropped_calls_never_make_a_refusal() {
         }
     }
 }
+
+/// A customer of a smaller plan waits for the refill of the larger one, and no longer: the cache
+/// knows the bucket in the numbers in which the store counts it.
+#[tokio::test]
+async fn slower_numbers_are_refused_from_memory_until_the_faster_ones_have_refilled() {
+    let case = Case::new(|_| Fault::None);
+    let slow = Bucket::new(&Quota::token_bucket(2, HOUR)).unwrap();
+    assert!(case.take(10).await);
+    let ask = || {
+        let id = BucketId::new("limit", &Key::GLOBAL);
+        let charge = Charge::take(id, &slow, slow.units(1).unwrap());
+        let Answer::Ready(Ok(applied)) = case.cache.apply(&[charge]) else { panic!() };
+        applied
+    };
+    // 9 of the 10 that are used have to come back, at 10 an hour.
+    assert_eq!(ask().wait(), HOUR * 9 / 10);
+    let asked = case.store.calls();
+    assert_eq!(ask().wait(), HOUR * 9 / 10);
+    assert!(!case.take(1).await, "the larger plan is refused by the same state");
+    assert_eq!(case.store.calls(), asked + 1, "only the larger plan asks the store");
+    case.clock.advance(SECOND);
+    assert_eq!(ask().wait(), HOUR * 9 / 10 - SECOND);
+    case.clock.advance(HOUR * 9 / 10 - SECOND);
+    assert_eq!(ask().verdict(), Verdict::Admitted);
+}

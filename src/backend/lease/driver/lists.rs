@@ -8,6 +8,7 @@ use super::super::terms::LeaseTerms;
 use super::lease_driver::{LeaseDriver, LeasedBucket, too_large};
 use super::takes::TakeOutcome;
 use crate::algebra::{Bucket, State, Units, Verdict};
+use crate::backend::answer::KeptNumbers;
 use crate::backend::{Answer, Applied, Backend, BackendError, Charge, Key, Reading};
 use crate::clock::Timestamp;
 
@@ -152,7 +153,7 @@ impl<B: Backend> LeaseDriver<B> {
         if applied.verdict() == Verdict::Refused && !is_refused {
             self.put_back(&mut parts);
         }
-        let mut rest = applied.readings();
+        let (mut rest, mut kept) = (applied.readings(), KeptNumbers::NONE);
         let mut readings = Vec::with_capacity(parts.len());
         for part in &parts {
             let ListPart::Store { readings: count, lots } = part else {
@@ -161,20 +162,30 @@ impl<B: Backend> LeaseDriver<B> {
             };
             let (own, others) =
                 rest.split_at_checked(*count).ok_or_else(BackendError::incomplete)?;
+            let first = applied.readings().len().saturating_sub(rest.len());
             rest = others;
             match (lots, own) {
-                (Some(stored), [reading]) => readings.push(self.stored(stored, reading)),
-                _ => readings.extend_from_slice(own),
+                (Some(stored), [reading]) => {
+                    let is_kept = applied.kept(first).is_some();
+                    readings.push(self.stored(stored, reading, is_kept));
+                }
+                _ => {
+                    for (nth, reading) in (first..).zip(own) {
+                        let record = applied.kept(nth);
+                        record.into_iter().for_each(|record| kept.add(readings.len(), *record));
+                        readings.push(*reading);
+                    }
+                }
             }
         }
-        Ok(Applied::many(applied.now(), readings))
+        Ok(Applied::many(applied.now(), readings).with_kept(kept))
     }
 
     /// The reading of a charge on a leased bucket that the store has decided.
-    fn stored(&self, part: &StoredPart, reading: &Reading) -> Reading {
+    fn stored(&self, part: &StoredPart, reading: &Reading, is_kept: bool) -> Reading {
         let StoredPart { limit, key, terms, units, is_look } = part;
         if *is_look {
-            return self.with_lots(*limit, key, terms, *units, reading);
+            return self.with_lots(*limit, key, terms, *units, reading, is_kept);
         }
         if reading.verdict() == Verdict::Refused {
             let now = self.clock.now();

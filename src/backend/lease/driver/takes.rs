@@ -321,14 +321,18 @@ impl<B: Backend> LeaseDriver<B> {
             let at = applied.now();
             match applied.readings() {
                 [reading] => {
-                    Applied::one(at, driver.with_lots(limit, &key, &terms, units, reading))
+                    let is_kept = applied.has_kept();
+                    let seen = driver.with_lots(limit, &key, &terms, units, reading, is_kept);
+                    // Without lots, the record of a bucket that keeps its numbers tells all.
+                    if seen == *reading { applied } else { Applied::one(at, seen) }
                 }
                 _ => applied,
             }
         })
     }
 
-    /// A reading of the store with what the lots of this node hold.
+    /// A reading of the store with what the lots of this node hold. `is_kept` says that the bucket
+    /// gains by numbers of before, so that only the store knows a wait.
     pub(super) fn with_lots(
         &self,
         limit: usize,
@@ -336,6 +340,7 @@ impl<B: Backend> LeaseDriver<B> {
         terms: &LeaseTerms,
         units: Units,
         reading: &Reading,
+        is_kept: bool,
     ) -> Reading {
         let now = self.clock.now();
         let held = self.with_record_in(terms, limit, key, |record| record.node.held(now));
@@ -347,7 +352,9 @@ impl<B: Backend> LeaseDriver<B> {
         state.value = state.value.saturating_add(held).min(terms.limit().capacity());
         match units.saturating_sub(state.value) {
             ..=0 => Reading::in_micros(Verdict::Admitted, state, 0, 0),
-            _ if terms.is_window() => Reading::new(reading.verdict(), state, reading.wait()),
+            _ if terms.is_window() || is_kept => {
+                Reading::new(reading.verdict(), state, reading.wait())
+            }
             missing => {
                 let wait = terms.time_to_gain(missing);
                 Reading::in_micros(Verdict::Refused, state, 0, wait)

@@ -148,7 +148,9 @@ impl<B: Backend> QuestionTrip<B> {
                 [reading, ..] => {
                     let is_admitted = applied.verdict() == Verdict::Admitted;
                     let (state, at) = (reading.state(), applied.now());
-                    self.hear(&LotAnswer { is_admitted, state, at });
+                    // While the bucket gains by numbers of before, only the store knows the wait.
+                    let wait = applied.kept(0).map(|_| applied.wait());
+                    self.hear(&LotAnswer { is_admitted, state, at, wait });
                 }
                 [] => self.fail(BackendError::incomplete()),
             },

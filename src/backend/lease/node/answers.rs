@@ -1,10 +1,13 @@
 //! Questions for lots, and what comes of them.
 
+use std::time::Duration;
+
 use super::super::terms::{LeaseTerms, shortened, units};
 use super::demand_meter::in_time;
 use super::lot::Lot;
 use super::{Hold, LeaseNode};
 use crate::algebra::{State, Units};
+use crate::backend::adjustment::micros;
 use crate::clock::Timestamp;
 
 /// A question for a lot: charge so many units, if the floor is left then.
@@ -24,6 +27,8 @@ pub(in crate::backend::lease) struct LotAnswer {
     pub(in crate::backend::lease) state: State,
     /// The time of the store.
     pub(in crate::backend::lease) at: Timestamp,
+    /// The wait of a refusal, if the bucket gains by faster numbers of before.
+    pub(in crate::backend::lease) wait: Option<Duration>,
 }
 
 /// The time of a trip to the store and back, with a margin.
@@ -114,7 +119,10 @@ impl LeaseNode {
             self.last_wait = longest;
             self.largest_lot = (self.largest_lot / 2).max(self.largest_cost);
             let wanted = terms.floor().saturating_add(self.largest_lot);
-            let wait = terms.time_to_gain(wanted.saturating_sub(answer.state.value));
+            let wait = match answer.wait {
+                Some(wait) => micros(wait),
+                None => terms.time_to_gain(wanted.saturating_sub(answer.state.value)),
+            };
             let wait = wait.saturating_add(self.draw(SPREAD.min(longest)));
             self.quiet = Hold::new(now, wait, terms);
             return;
@@ -152,7 +160,8 @@ impl LeaseNode {
             let life = shortened(left).min(terms.safe_life());
             self.start_lot(question, answer, now, question.sent.plus_micros(life), now);
         } else if answer.state.value < self.largest_cost {
-            let wait = left.saturating_add(self.draw(WINDOW_SPREAD));
+            let wait = answer.wait.map_or(left, micros);
+            let wait = wait.saturating_add(self.draw(WINDOW_SPREAD));
             self.quiet = Hold::new(now, wait, terms);
         }
     }

@@ -28,6 +28,12 @@ fn each_refusal_shows_its_arithmetic_and_the_way_out() {
     for (quota, why) in cases {
         assert_eq!(error(quota), format!("limit `hot` cannot be leased: {why}"));
     }
+    #[cfg(feature = "calendar")]
+    assert_eq!(
+        error(Quota::calendar(1_000, crate::quota::Calendar::monthly()).max_reserved(0)),
+        "limit `hot` cannot be leased: its windows are those of a calendar, and a node cannot tell when \
+         a window of the store ends (use `fixed_window`, or charge the store itself)"
+    );
     for quota in [
         Quota::token_bucket(1_000, SECOND).max_reserved(0).capacity(40),
         Quota::fixed_window(1, Duration::from_millis(100)).max_reserved(0),

@@ -2,7 +2,10 @@
 --
 -- `keys` are the names of the buckets, each once, in ascending order of their bytes. `numbers` are:
 --
--- * how many limits there are, and the gain, token, capacity, step and initial of each;
+-- * how many limits there are, and the gain, token, capacity, step and initial of each. If one has
+--   windows of a calendar, its step is below zero, and the next one has in place of these numbers the
+--   start of the present window, the mean length of windows, and 0; then the last one has the instants
+--   between which that holds, 0, 0 and -1;
 -- * how many operations there are, and of each its code and the numbers that `operate` lists. Keys
 --   and limits are named by their places from 1 on.
 --
@@ -12,7 +15,8 @@
 --
 -- The result is `now`, in microseconds since the epoch, and `stored`: six numbers for each bucket
 -- as it was before (value, ts, gain, token, capacity, step), all of them 0 if it was absent. The
--- client computes the verdicts from this by the same formula.
+-- client computes the verdicts from this by the same formula. If what it says of calendars does not
+-- hold now, `stored` is empty, and nothing is done.
 --
 -- For example, one charge of 1 token on one bucket for 5 a minute is
 -- `decide('{alice}', '{1, 1, 12000000, 60000000, 1, 60000000, 1, 5, 1, 0, 12000000}')`.
@@ -102,13 +106,16 @@ BEGIN
             stored[k * 6 - 5:k * 6] := tollgate.lock(keys[k]);
         END LOOP;
         now := tollgate.clock(numbers);
-        after := tollgate.operate(now, numbers, stored);
+        after := coalesce(tollgate.operate(now, numbers, stored), stored);
         FOR k IN 1..buckets LOOP
             a := k * 6;
             IF stored[a] = 0 OR after[a - 5:a] <> stored[a - 5:a] THEN
                 PERFORM tollgate.store(keys[k], after[a - 5:a], now);
             END IF;
         END LOOP;
+        IF tollgate.is_outside(now, numbers) THEN
+            stored := '{}';
+        END IF;
         RETURN;
     END IF;
 
@@ -127,6 +134,10 @@ BEGIN
     END LOOP;
     now := tollgate.clock(numbers);
     after := tollgate.operate(now, numbers, stored);
+    IF after IS NULL THEN
+        stored := '{}';
+        RETURN;
+    END IF;
     FOR k IN 1..buckets LOOP
         a := k * 6;
         IF after[a - 5] <> stored[a - 5] OR after[a - 4] <> stored[a - 4] OR after[a] <> stored[a]
@@ -200,6 +211,10 @@ BEGIN
         -- Decides again, at the time at which the last lock was there.
         before := now;
         now := tollgate.clock(numbers);
+        IF tollgate.is_outside(now, numbers) THEN
+            -- A window has ended meanwhile, and some rows are changed already.
+            now := before;
+        END IF;
         after := tollgate.operate(now, numbers, stored);
         FOR k IN 1..buckets LOOP
             a := k * 6;

@@ -3,20 +3,54 @@
 -- `quota` has the numbers of a limit: gain, token, capacity, step, initial. A state is two numbers:
 -- value and time. A stored bucket is six: value, ts, gain, token, capacity, step. 2^53 is the most
 -- that can be counted.
+--
+-- The step is below zero if the limit has windows of a calendar. Then the start of the present window
+-- and the mean length of windows follow, and windows are counted: the time of a state is the number
+-- of its window, the present one is 0, and the step is 1.
+
+-- How often a limit gains, as it counts.
+CREATE OR REPLACE FUNCTION tollgate.step_of(quota bigint[]) RETURNS bigint
+LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN quota[4] < 0 THEN 1 ELSE quota[4] END;
+
+-- The present as a limit counts it.
+CREATE OR REPLACE FUNCTION tollgate.present(quota bigint[], now bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN quota[4] < 0 THEN 0 ELSE now END;
+
+-- The stored time of a state as its limit counts it.
+CREATE OR REPLACE FUNCTION tollgate.counted(quota bigint[], ts bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE
+RETURN CASE
+    WHEN quota[4] > 0 THEN ts
+    ELSE ((ts - quota[6]) * 2 + quota[7]
+        - tollgate.modulo((ts - quota[6]) * 2 + quota[7], quota[7] * 2)) / (quota[7] * 2)
+END;
+
+-- The time that is stored of a state.
+CREATE OR REPLACE FUNCTION tollgate.time_of(quota bigint[], ts bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE
+RETURN CASE
+    WHEN quota[4] > 0 THEN ts
+    WHEN ts <= 0 THEN quota[6]
+    -- No later than what can be counted, which is in the year 2255.
+    ELSE quota[6] + quota[7] / 4 + quota[7]
+        * least(ts, (9007199254740992 - quota[6] - quota[7] / 4) / quota[7])
+END;
 
 -- A state that was refreshed to an instant.
 CREATE OR REPLACE FUNCTION tollgate.refresh(quota bigint[], state bigint[], at bigint)
 RETURNS bigint[]
 LANGUAGE sql IMMUTABLE
 RETURN ARRAY[
-    tollgate.refreshed(quota[1], quota[3], quota[4], state[1], state[2], at),
-    tollgate.refreshed_ts(quota[4], state[2], at)
+    tollgate.refreshed(quota[1], quota[3], tollgate.step_of(quota), state[1], state[2], at),
+    tollgate.refreshed_ts(tollgate.step_of(quota), state[2], at)
 ];
 
 CREATE OR REPLACE FUNCTION tollgate.absent(quota bigint[], phase bigint, at bigint)
 RETURNS bigint[]
 LANGUAGE sql IMMUTABLE
-RETURN ARRAY[quota[5], tollgate.window_at(quota[4], phase, at)];
+RETURN ARRAY[quota[5], tollgate.window_at(tollgate.step_of(quota), phase, at)];
 
 -- The lowest value that can be counted.
 CREATE OR REPLACE FUNCTION tollgate.min_value(quota bigint[]) RETURNS bigint
@@ -114,26 +148,37 @@ RETURNS bigint
 LANGUAGE sql IMMUTABLE
 RETURN greatest(quota[3] - 9007199254740992, least(cap, value + units));
 
--- Whether a bucket is as a charge left it.
+-- Whether a bucket is as a charge left it. `state` has its time as the limit counts it, and
+-- `left_state` as it is stored.
 CREATE OR REPLACE FUNCTION tollgate.untouched(
     quota bigint[], state bigint[], left_state bigint[], now bigint
 ) RETURNS boolean
 LANGUAGE sql IMMUTABLE
-RETURN tollgate.refreshed(quota[1], quota[3], quota[4], state[1], state[2], now)
-    = tollgate.refreshed(quota[1], quota[3], quota[4], left_state[1], left_state[2], now)
-    AND tollgate.refreshed_ts(quota[4], state[2], now)
-    = tollgate.refreshed_ts(quota[4], left_state[2], now);
+RETURN tollgate.refreshed(
+        quota[1], quota[3], tollgate.step_of(quota), state[1], state[2],
+        tollgate.present(quota, now)
+    ) = tollgate.refreshed(
+        quota[1], quota[3], tollgate.step_of(quota), left_state[1],
+        tollgate.counted(quota, left_state[2]), tollgate.present(quota, now)
+    )
+    AND tollgate.refreshed_ts(tollgate.step_of(quota), state[2], tollgate.present(quota, now))
+    = tollgate.refreshed_ts(
+        tollgate.step_of(quota), tollgate.counted(quota, left_state[2]),
+        tollgate.present(quota, now)
+    );
 
+-- The time is how many windows the block touches, if they are those of a calendar.
 CREATE OR REPLACE FUNCTION tollgate.block(
     quota bigint[], state bigint[], "time" bigint, now bigint
 ) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    block_end CONSTANT bigint := least(9007199254740992, now + least("time", 9007199254740992));
+    present CONSTANT bigint := tollgate.present(quota, now);
+    block_end CONSTANT bigint := least(9007199254740992, present + least("time", 9007199254740992));
     blocked bigint[];
 BEGIN
-    IF block_end <= now THEN
-        RETURN tollgate.refresh(quota, state, now);
+    IF block_end <= present THEN
+        RETURN tollgate.refresh(quota, state, present);
     END IF;
     blocked := tollgate.refresh(quota, state, block_end - 1);
     blocked[1] := greatest(tollgate.min_value(quota), least(-1, blocked[1]));
@@ -150,31 +195,81 @@ RETURN least(
     9007199254740992::numeric
 )::bigint;
 
+-- Units in other numbers, rounded down. So many units as can be counted empty or fill any bucket.
+CREATE OR REPLACE FUNCTION tollgate.convert_units(
+    units bigint, to_token bigint, from_token bigint
+) RETURNS bigint
+LANGUAGE sql IMMUTABLE
+RETURN CASE
+    WHEN units >= 9007199254740992 OR units <= -9007199254740992 THEN units
+    WHEN units >= 0 THEN least(
+        div(units::numeric * to_token::numeric, from_token::numeric), 9007199254740992::numeric
+    )::bigint
+    ELSE -tollgate.scale_up(-units, to_token, from_token)
+END;
+
+-- Whether a stored bucket takes the numbers of a quota also if it refuses a charge by them: if they
+-- refill at least as fast as its own.
+CREATE OR REPLACE FUNCTION tollgate.yields(stored bigint[], quota bigint[]) RETURNS boolean
+LANGUAGE sql IMMUTABLE
+RETURN quota[5] <> quota[3]
+    OR quota[1]::numeric * stored[4]::numeric * abs(stored[6])::numeric
+    >= stored[3]::numeric * quota[2]::numeric * abs(quota[4])::numeric;
+
+-- A stored bucket at present, by the numbers in which it is stored: value, time and present. Those do
+-- not say where the windows of another calendar begin, so these count with their step, which none
+-- exceeds.
+CREATE OR REPLACE FUNCTION tollgate.refresh_stored(stored bigint[], quota bigint[], now bigint)
+RETURNS bigint[]
+LANGUAGE sql IMMUTABLE
+RETURN CASE
+    WHEN abs(stored[6]) = -quota[4] THEN ARRAY[
+        tollgate.refreshed(
+            stored[3], stored[5], 1, stored[1], tollgate.counted(quota, stored[2]), 0
+        ),
+        greatest(tollgate.counted(quota, stored[2]), 0),
+        0
+    ]
+    ELSE ARRAY[
+        tollgate.refreshed(stored[3], stored[5], abs(stored[6]), stored[1], stored[2], now),
+        tollgate.refreshed_ts(abs(stored[6]), stored[2], now),
+        now
+    ]
+END;
+
 -- Converts the state of a stored bucket from its quota to another one.
 CREATE OR REPLACE FUNCTION tollgate.rescale(
     stored bigint[], quota bigint[], phase bigint, now bigint
 ) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    old_step CONSTANT bigint := abs(stored[6]);
-    value CONSTANT bigint :=
-        tollgate.refreshed(stored[3], stored[5], old_step, stored[1], stored[2], now);
-    ts CONSTANT bigint := tollgate.refreshed_ts(old_step, stored[2], now);
-    held_ts bigint := tollgate.window_at(quota[4], phase, greatest(now, ts));
+    found CONSTANT bigint[] := tollgate.refresh_stored(stored, quota, now);
+    value CONSTANT bigint := found[1];
+    ts bigint := found[2];
+    at bigint := found[3];
+    is_blocked CONSTANT boolean := value < 0 AND ts > at;
+    step CONSTANT bigint := tollgate.step_of(quota);
     used CONSTANT bigint := least(9007199254740992, stored[5] - value);
+    held_ts bigint;
     left_value bigint;
 BEGIN
+    IF quota[4] < 0 AND abs(stored[6]) <> -quota[4] THEN
+        -- The first window that begins at that time or later.
+        ts := CASE WHEN ts > at THEN (ts - quota[6] + quota[7] - 1) / quota[7] ELSE 0 END;
+        at := 0;
+    END IF;
+    held_ts := tollgate.window_at(step, phase, greatest(at, ts));
     IF used = 0 THEN
         RETURN ARRAY[quota[5], held_ts];
     END IF;
     left_value := quota[3] - tollgate.scale_up(used, quota[2], stored[4]);
-    IF value >= 0 OR ts <= now THEN
+    IF NOT is_blocked THEN
         RETURN ARRAY[left_value, held_ts];
     END IF;
     -- Blocked. A window that starts before `ts` would gain too soon, or count as one without a
     -- block.
-    IF held_ts < ts AND held_ts + quota[4] < 9007199254740992 THEN
-        held_ts := held_ts + quota[4];
+    IF held_ts < ts AND held_ts + step < 9007199254740992 THEN
+        held_ts := held_ts + step;
     END IF;
     RETURN ARRAY[greatest(tollgate.min_value(quota), least(-1, left_value)), held_ts];
 END

@@ -122,7 +122,11 @@ async fn the_table_keeps_out_what_cannot_be_a_bucket() {
 #[tokio::test]
 async fn numbers_that_make_no_sense_are_errors_and_store_nothing() {
     let database = Database::with_test_clock().await;
-    let batch = |numbers: &[i64]| Batch { names: vec![b"x".to_vec()], numbers: numbers.to_vec() };
+    let batch = |numbers: &[i64]| Batch {
+        names: vec![b"x".to_vec()],
+        numbers: numbers.to_vec(),
+        general: None,
+    };
     for numbers in [
         &[][..],
         &[1],
@@ -143,6 +147,7 @@ async fn numbers_that_make_no_sense_are_errors_and_store_nothing() {
     let two = |numbers: &[i64]| Batch {
         names: vec![b"x".to_vec(), b"y".to_vec()],
         numbers: numbers.to_vec(),
+        general: None,
     };
     for numbers in [&[1, 1, 1, 10, 1, 10, 1, 5][..], &[1, 1, 1, 10, 0, 10, 1, 5, 1, 0, 1, 1, 0, 1]]
     {

@@ -14,6 +14,8 @@ use crate::quota::{Kind, MAX_UNITS};
 pub(super) struct Batch {
     pub(super) names: Vec<Vec<u8>>,
     pub(super) numbers: Vec<i64>,
+    /// The steps, if they are in the form for all: what is said of calendars depends on the time.
+    pub(super) general: Option<Vec<Step>>,
 }
 
 /// The name of a bucket in the table.
@@ -45,14 +47,15 @@ impl Batch {
             let Step::Apply(charges) = step else { return None };
             let [one] = charges.as_slice() else { return None };
             let begins_full = one.bucket.initial() == one.bucket.capacity();
-            (is_plain(one) && one.units > 0 && begins_full).then_some(one)
+            let is_own = is_plain(one) && one.bucket.calendar().is_none();
+            (is_own && one.units > 0 && begins_full).then_some(one)
         }
         let charges: Option<BTreeMap<Vec<u8>, &TestCharge>> =
             steps.iter().map(|step| Some((name(own(step)?.target.id()), own(step)?))).collect();
         let charges =
             charges.filter(|charges| charges.len() == steps.len() && !steps.is_empty())?;
         let mut encoder =
-            Encoder { places: BTreeMap::new(), limits: Vec::new(), numbers: vec![1, 5] };
+            Encoder { numbers: vec![1, 5], ..Encoder::new(BTreeMap::new(), Timestamp::UNIX_EPOCH) };
         for one in charges.values() {
             let [limit, phase] = encoder.limit(&one.bucket, &one.target);
             encoder.push(&[limit, phase, one.units]);
@@ -60,25 +63,37 @@ impl Batch {
         let mut numbers = vec![i64::try_from(encoder.limits.len()).unwrap()];
         numbers.extend(encoder.limits.iter().flatten());
         numbers.extend(encoder.numbers);
-        Some(Self { names: charges.into_keys().collect(), numbers })
+        Some(Self { names: charges.into_keys().collect(), numbers, general: None })
     }
 
     /// The form for all steps.
     pub(super) fn general(steps: &[Step]) -> Self {
+        Self::general_at(steps, Timestamp::UNIX_EPOCH)
+    }
+
+    fn general_at(steps: &[Step], now: Timestamp) -> Self {
         let mut places: BTreeMap<Vec<u8>, i64> =
             steps.iter().flat_map(names).map(|name| (name, 0)).collect();
         places.values_mut().zip(1..).for_each(|(place, nth)| *place = nth);
-        let mut encoder = Encoder { places, limits: Vec::new(), numbers: Vec::new() };
+        let mut encoder = Encoder::new(places, now);
         steps.iter().for_each(|step| encoder.step(step));
+        if encoder.limits.iter().any(|[.., step, _]| *step < 0) {
+            // What is said of calendars holds now and at no other time.
+            encoder.limits.push([now.as_micros(), now.as_micros() + 1, 0, 0, -1]);
+        }
         let mut numbers = vec![i64::try_from(encoder.limits.len()).unwrap()];
         numbers.extend(encoder.limits.iter().flatten());
         numbers.push(i64::try_from(steps.len()).unwrap());
         numbers.extend(encoder.numbers);
-        Self { names: encoder.places.into_keys().collect(), numbers }
+        let names = encoder.places.into_keys().collect();
+        Self { names, numbers, general: Some(steps.to_vec()) }
     }
 
     /// The same batch at a time, for the clock of tests.
     pub(super) fn at(mut self, now: Timestamp) -> Self {
+        if let Some(steps) = self.general.take() {
+            self = Self::general_at(&steps, now);
+        }
         self.numbers.push(now.as_micros());
         self
     }
@@ -88,9 +103,14 @@ struct Encoder {
     places: BTreeMap<Vec<u8>, i64>,
     limits: Vec<[i64; 5]>,
     numbers: Vec<i64>,
+    now: Timestamp,
 }
 
 impl Encoder {
+    fn new(places: BTreeMap<Vec<u8>, i64>, now: Timestamp) -> Self {
+        Self { places, limits: Vec::new(), numbers: Vec::new(), now }
+    }
+
     fn push(&mut self, numbers: &[i64]) {
         self.numbers.extend_from_slice(numbers);
     }
@@ -101,16 +121,21 @@ impl Encoder {
 
     /// The place of a limit, and its phase.
     fn limit(&mut self, bucket: &Bucket, target: &TestBucket) -> [i64; 2] {
-        let signed = |number: u64| i64::try_from(number).unwrap();
         let [gain, token, step] = [bucket.gain(), bucket.token(), bucket.step()].map(signed);
-        let numbers = [gain, token, bucket.capacity(), step, bucket.initial()];
+        let sign = if bucket.calendar().is_some() { -1 } else { 1 };
+        let numbers = [gain, token, bucket.capacity(), sign * step, bucket.initial()];
         let known = self.limits.iter().position(|limit| *limit == numbers);
         let place = known.unwrap_or_else(|| {
             self.limits.push(numbers);
-            self.limits.len() - 1
+            if let Some(calendar) = bucket.calendar() {
+                let start = calendar.start(self.now).as_micros();
+                self.limits.push([start, calendar.mean(), 0, 0, 0]);
+            }
+            self.limits.iter().position(|limit| *limit == numbers).unwrap()
         });
         let phase = match bucket.kind() {
             Kind::TokenBucket => 0,
+            Kind::FixedWindow if bucket.calendar().is_some() => 0,
             Kind::FixedWindow => {
                 let start = bucket.start().unwrap_or_else(|| target.id().phase(bucket));
                 start.as_micros().rem_euclid(step)
@@ -138,7 +163,16 @@ impl Encoder {
                     let place = self.place(one.target.id());
                     let [limit, phase] = self.limit(&one.bucket, &one.target);
                     self.push(&[place, limit, phase]);
-                    self.push(&change(one.change));
+                    let mut numbers = change(one.change);
+                    if let (Change::Block { time }, Some(calendar)) =
+                        (one.change, one.bucket.calendar())
+                    {
+                        let last = self.now.plus_micros(micros(time).saturating_sub(1));
+                        let last = last.min(Timestamp::from_micros(MAX_UNITS.cast_signed() - 1));
+                        let windows = signed(calendar.count(self.now, last)) + 1;
+                        numbers[3] = if micros(time) == 0 { 0 } else { windows };
+                    }
+                    self.push(&numbers);
                 }
             }
             Step::Reset(targets) => {
@@ -155,10 +189,20 @@ impl Encoder {
         let other = charge.get_second_shard();
         let other = other.map_or(0, |shard| self.place(one.target.id().shard(shard)));
         let [limit, phase] = self.limit(&one.bucket, &one.target);
-        let max_wait = i64::try_from(one.terms.max_wait()).unwrap_or(i64::MAX);
+        let max_wait = match (one.bucket.calendar(), one.terms.max_wait()) {
+            (Some(calendar), wait) if wait < u64::MAX => {
+                calendar.count(self.now, self.now.plus_micros(wait))
+            }
+            (_, wait) => wait,
+        };
+        let max_wait = i64::try_from(max_wait).unwrap_or(i64::MAX);
         let (units, takes) = (one.units.max(0), i64::from(one.takes));
         self.push(&[place, other, limit, phase, units, one.terms.floor(), max_wait, takes]);
     }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap()
 }
 
 fn is_plain(one: &TestCharge) -> bool {

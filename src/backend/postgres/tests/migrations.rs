@@ -101,7 +101,7 @@ async fn an_earlier_version_is_brought_up_to_date() {
          'tollgate.debtors(bytea, bytea, bigint, bigint[])', 'EXECUTE'))::integer::bigint"
     );
     assert_eq!(database.number(&granted).await, 1);
-    assert_eq!(database.number("SELECT max(version)::bigint FROM tollgate.versions").await, 2);
+    assert_eq!(database.number("SELECT max(version)::bigint FROM tollgate.versions").await, 3);
 }
 
 #[tokio::test]

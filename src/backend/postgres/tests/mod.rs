@@ -1,6 +1,8 @@
 //! The functions on a real server, beside the formula in Rust.
 
 mod access;
+#[cfg(feature = "calendar")]
+mod calendars;
 mod conformance;
 mod contention;
 mod encode;

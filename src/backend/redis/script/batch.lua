@@ -6,7 +6,10 @@
 -- ARGV[1]   Doubles, low byte first:
 --           * the kind of batch: 1 if the time of initialization counts, 2 if all operations are
 --             plain charges, 0 otherwise;
---           * how many limits there are, and the gain, token, capacity, step and initial of each;
+--           * how many limits there are, and the gain, token, capacity, step and initial of each. If
+--             one has windows of a calendar, its step is below zero, and the next one has in place
+--             of these numbers the start of the present window, the mean length of windows, and 0;
+--             then the last one has the instants between which that holds, 0, 0 and -1;
 --           * in a batch of kind 2, for each run of buckets that are charged alike: how many
 --             buckets, their limit, their phase, how many charges each has, and the units of each
 --             charge;
@@ -18,7 +21,8 @@
 --           * the buckets as they were before, 48 bytes each, concatenated;
 --           * the place of each key without a bucket, negative if it holds something else.
 --
--- The client computes the verdicts from this by the same formula.
+-- The client computes the verdicts from this by the same formula. If what it says of calendars does
+-- not hold now, it gets now and nothing else, and nothing is done.
 --
 -- For example, `KEYS` are `tollgate:login:alice` and `tollgate:login:bob`, and one charge of 1
 -- token each is sent for 5 a minute (gain 1, token 12,000,000, capacity 60,000,000, step 1, initial

@@ -3,10 +3,49 @@
 
 local min, max = math.min, math.max
 
+-- If there are windows of a calendar, the last limit has the instants between which all that is said
+-- of them holds.
+do
+  local from, before, _, _, mark = unpack(args, args[2] * 5 - 2, args[2] * 5 + 2)
+  if mark == -1 and not (from <= now and now < before) then
+    return { now }
+  end
+end
+
 -- The numbers of each limit, by index.
 local gain, token, capacity, step, initial = {}, {}, {}, {}, {}
+-- The present of each limit, and the step under which its buckets are stored. Windows of a calendar
+-- are counted: the present one is 0, and the step is 1. `start` has the start of the present window,
+-- and `mean` the mean length of windows.
+local present, stored_as, start, mean = {}, {}, {}, {}
 for s = 1, args[2] do
   gain[s], token[s], capacity[s], step[s], initial[s] = unpack(args, s * 5 - 2, s * 5 + 2)
+  present[s], stored_as[s] = now, step[s]
+  if step[s] < 0 then
+    present[s], stored_as[s], step[s] = 0, -step[s], 1
+    start[s], mean[s] = args[s * 5 + 3], args[s * 5 + 4]
+  end
+end
+
+-- The time of a state as its limit counts: the number of its window in a calendar.
+local function counted(s, ts)
+  if start[s] then
+    return floor(((ts - start[s]) * 2 + mean[s]) / (mean[s] * 2))
+  end
+  return ts
+end
+
+-- The time that is stored of a state.
+local function time_of(s, ts)
+  if not start[s] then
+    return ts
+  elseif ts <= 0 then
+    return start[s]
+  end
+  -- No later than what can be counted, which is in the year 2255.
+  local quarter = floor(mean[s] / 4)
+  ts = min(ts, floor((MAX_UNITS - start[s] - quarter) / mean[s]))
+  return start[s] + mean[s] * ts + quarter
 end
 
 local function absent(s, phase, at)
@@ -15,7 +54,7 @@ end
 
 -- The highest value to which a refund may lift a bucket. It must not open a blocked one.
 local function refund_cap(s, value, ts)
-  if ts > now and value < 0 then
+  if ts > present[s] and value < 0 then
     return max(capacity[s] - MAX_UNITS, -1)
   end
   return capacity[s]
@@ -28,7 +67,7 @@ local function wait(s, value, ts)
   if value >= 0 then
     return 0
   end
-  return (ts - now + step[s]) + step[s] * (steps_to_gain(gain[s], -value) - 1)
+  return (ts - present[s] + step[s]) + step[s] * (steps_to_gain(gain[s], -value) - 1)
 end
 
 -- The verdict, and the value that is left in a bucket that was refreshed to now; only the verdict
@@ -83,15 +122,16 @@ local function give(s, value, units, cap)
 end
 
 local function untouched(s, value, ts, left, left_ts)
-  value, ts = refresh(gain[s], capacity[s], step[s], value, ts, now)
-  left, left_ts = refresh(gain[s], capacity[s], step[s], left, left_ts, now)
+  value, ts = refresh(gain[s], capacity[s], step[s], value, ts, present[s])
+  left, left_ts = refresh(gain[s], capacity[s], step[s], left, counted(s, left_ts), present[s])
   return value == left and ts == left_ts
 end
 
+-- The time is how many windows a block touches, if they are those of a calendar.
 local function block(s, value, ts, time)
-  local block_end = min(MAX_UNITS, now + time)
-  if block_end <= now then
-    return refresh(gain[s], capacity[s], step[s], value, ts, now)
+  local block_end = min(MAX_UNITS, present[s] + time)
+  if block_end <= present[s] then
+    return refresh(gain[s], capacity[s], step[s], value, ts, present[s])
   end
   value, ts = refresh(gain[s], capacity[s], step[s], value, ts, block_end - 1)
   return max(capacity[s] - MAX_UNITS, min(-1, value)), ts
@@ -124,17 +164,63 @@ local function scale(a, b, c)
   return whole * b + quotient, rest
 end
 
--- Converts the state of a bucket from the old quota to that of its limit.
-local function rescale(s, phase, value, ts, old_gain, old_token, old_capacity, old_step)
+-- Whether a bucket that is counted in the old numbers takes those of a limit also if it refuses a
+-- charge: if they refill at least as fast.
+local function yields(s, old_gain, old_token, old_step)
+  -- A product of three numbers, in digits of 2^53.
+  local function product(a, b, c)
+    local high, low = scale(a, b, MAX_UNITS)
+    local top, middle = scale(high, c, MAX_UNITS)
+    local carry
+    carry, low = scale(low, c, MAX_UNITS)
+    if middle >= MAX_UNITS - carry then
+      return top + 1, middle - (MAX_UNITS - carry), low
+    end
+    return top, middle + carry, low
+  end
+
+  if initial[s] ~= capacity[s] then
+    return true
+  end
+  local top, middle, low = product(gain[s], old_token, old_step)
+  local old_top, old_middle, old_low = product(old_gain, token[s], stored_as[s])
+  if top ~= old_top then
+    return top > old_top
+  elseif middle ~= old_middle then
+    return middle > old_middle
+  end
+  return low >= old_low
+end
+
+-- The value, time and present of a bucket by the numbers in which it is stored. Those do not say where
+-- the windows of another calendar begin, so these count with their step, which none exceeds.
+local function refresh_stored(s, value, ts, old_gain, old_capacity, old_step)
+  if start[s] and old_step == stored_as[s] then
+    value, ts = refresh(old_gain, old_capacity, 1, value, counted(s, ts), 0)
+    return value, ts, 0
+  end
   value, ts = refresh(old_gain, old_capacity, old_step, value, ts, now)
-  local held, held_ts = absent(s, phase, max(now, ts))
+  return value, ts, now
+end
+
+-- Converts the state of a bucket from the old quota to that of its limit. The time is as it is
+-- stored.
+local function rescale(s, phase, value, ts, old_gain, old_token, old_capacity, old_step)
+  local at
+  value, ts, at = refresh_stored(s, value, ts, old_gain, old_capacity, old_step)
+  local is_blocked = value < 0 and ts > at
+  if start[s] and at == now then
+    -- The first window that begins at that time or later.
+    ts, at = max(0, ts > now and ceil((ts - start[s]) / mean[s]) or 0), 0
+  end
+  local held, held_ts = absent(s, phase, max(at, ts))
   local used = min(MAX_UNITS, old_capacity - value)
   if used == 0 then
     return held, held_ts
   end
   local part, rest = scale(used, token[s], old_token)
   local left = capacity[s] - min(MAX_UNITS, part + (rest > 0 and 1 or 0))
-  if value >= 0 or ts <= now then
+  if not is_blocked then
     return left, held_ts
   end
   -- Blocked. A window that starts before `ts` would gain too soon, or count as one without a block.

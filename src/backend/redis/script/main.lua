@@ -15,8 +15,8 @@ end
 
 for k, s in pairs(changed) do
   local value, ts = unpack(cells[k])
-  local grid = expiry_grid(gain[s], capacity[s], step[s])
-  local full = full_at(gain[s], capacity[s], step[s], value, ts)
-  store(k, grid, full, value, ts, gain[s], token[s], capacity[s], step[s], initial[s])
+  local grid = expiry_grid(gain[s], capacity[s], stored_as[s])
+  local full = full_at(gain[s], capacity[s], stored_as[s], value, ts)
+  store(k, grid, full, value, ts, gain[s], token[s], capacity[s], stored_as[s], initial[s])
 end
 return answer(initialized_at or false)

@@ -39,11 +39,14 @@ end
 local function first(s, phase)
   if initialized_at then
     local ts = window_at(step[s], phase, initialized_at)
+    if start[s] then
+      ts = min(0, floor((initialized_at - start[s]) / stored_as[s]))
+    end
     local value
-    value, ts = refresh(gain[s], capacity[s], step[s], 0, ts, now)
+    value, ts = refresh(gain[s], capacity[s], step[s], 0, ts, present[s])
     return min(initial[s], value), ts
   end
-  return absent(s, phase, now)
+  return absent(s, phase, present[s])
 end
 
 -- Whether a double is a whole number that it holds exactly.
@@ -53,22 +56,23 @@ end
 
 -- The step of a limit as it is stored: negative if its buckets begin below the capacity.
 local function stored_step(s)
-  return initial[s] == capacity[s] and step[s] or -step[s]
+  return initial[s] == capacity[s] and stored_as[s] or -stored_as[s]
 end
 
 -- Whether a state means the same under the old and the new quota, so that it needs no conversion.
 local function is_counted_in(s, phase, ts, old_gain, old_token, old_capacity, old_stored_step)
   return old_gain == gain[s] and old_token == token[s] and old_capacity == capacity[s]
-    and old_stored_step == stored_step(s) and ts % step[s] == phase
+    and old_stored_step == stored_step(s) and (start[s] or ts % step[s] == phase)
 end
 
 -- Whether a bucket is full by the quota that it was stored for. One that was stored for another
 -- quota may have been dropped by now, so if it is full it counts as absent in all respects.
-local function is_full(found)
-  return refresh(found[3], found[5], math.abs(found[6]), found[1], found[2], now) == found[5]
+local function is_full(found, s)
+  return refresh_stored(s, found[1], found[2], found[3], found[5], math.abs(found[6])) == found[5]
 end
 
--- The state of a bucket, converted to the quota of a limit; nil if the key holds something else.
+-- The state of a bucket, converted to the quota of a limit and with the time as that counts; nil if
+-- the key holds something else.
 local function read(k, s, phase)
   local found = cell(k)
   if found == 0 then
@@ -83,7 +87,7 @@ local function read(k, s, phase)
     return nil
   end
   if is_counted_in(s, phase, ts, found[3], found[4], found[5], found[6]) then
-    return value, ts
+    return value, counted(s, ts)
   end
   for i = 3, 6 do
     local number = i == 6 and math.abs(found[i]) or found[i]
@@ -94,21 +98,21 @@ local function read(k, s, phase)
   if found[6] < 0 and found[5] == 0 then
     return nil
   end
-  if is_full(found) then
+  if is_full(found, s) then
     return first(s, phase)
   end
   return rescale(s, phase, value, ts, found[3], found[4], found[5], math.abs(found[6]))
 end
 
 local function write(k, s, value, ts)
-  cells[k] = { value, ts, gain[s], token[s], capacity[s], stored_step(s) }
+  cells[k] = { value, time_of(s, ts), gain[s], token[s], capacity[s], stored_step(s) }
   changed[k] = s
 end
 
 -- Whether a bucket that was read is stored and does not count as absent.
 local function is_stored(k, s, phase)
   local found = cells[k]
-  return found and (is_counted_in(s, phase, unpack(found, 2)) or not is_full(found))
+  return found and (is_counted_in(s, phase, unpack(found, 2)) or not is_full(found, s))
 end
 
 -- Stores a bucket from which nothing was taken, if this is its first use and it starts below its
@@ -119,22 +123,48 @@ local function use(k, s, phase, value, ts)
   end
 end
 
--- Stores a bucket that refused a charge, if it was converted or this is its first use. The client
--- is told a wait by the new quota, so the bucket has to gain by it from now on.
+-- Stores a bucket that refused a charge, if it takes the numbers of the limit or this is its first
+-- use. The client is told a wait by the new numbers, so the bucket has to gain by them from now on.
 local function refuse(k, s, phase, value, ts)
   local found = cells[k]
-  if not found or is_full(found) then
+  if not found or is_full(found, s) then
     use(k, s, phase, value, ts)
-  elseif not is_counted_in(s, phase, unpack(found, 2)) then
+  elseif not is_counted_in(s, phase, unpack(found, 2))
+    and yields(s, found[3], found[4], math.abs(found[6]))
+  then
     write(k, s, value, ts)
   end
+end
+
+-- The limit with the numbers in which a bucket that was read is counted, if some of it is used by
+-- other numbers than those of `s`; and units and a state of `s` in these numbers. Nothing is known
+-- of the start of its windows: those of the state begin with that of the bucket.
+local function own_limit(k, s, phase, units, value, ts)
+  local found = cells[k]
+  if not found or is_counted_in(s, phase, unpack(found, 2)) or is_full(found, s) then
+    return nil
+  end
+  local own = #gain + 1
+  gain[own], token[own], capacity[own], step[own] = found[3], found[4], found[5], math.abs(found[6])
+  initial[own] = found[6] < 0 and found[5] - 1 or found[5]
+  present[own], stored_as[own] = now, step[own]
+  if start[s] and step[own] == stored_as[s] then
+    start[own], mean[own], present[own], step[own] = start[s], mean[s], 0, 1
+  end
+  -- More than can be counted empties or fills any bucket.
+  if units > -MAX_UNITS and units < MAX_UNITS then
+    local part, rest = scale(math.abs(units), token[own], token[s])
+    units = units < 0 and -part - (rest > 0 and 1 or 0) or part
+  end
+  value, ts = rescale(own, found[2], value, ts, gain[s], token[s], capacity[s], stored_as[s])
+  return own, units, value, time_of(own, ts)
 end
 
 -- One charge on one bucket, without debt.
 local function take(k, s, phase, units)
   local value, ts = read(k, s, phase)
   if value then
-    value, ts = refresh(gain[s], capacity[s], step[s], value, ts, now)
+    value, ts = refresh(gain[s], capacity[s], step[s], value, ts, present[s])
     if value < units then
       refuse(k, s, phase, value, ts)
     elseif units > 0 or initial[s] ~= capacity[s] then
@@ -165,78 +195,73 @@ operations[2] = function(at)
   local taking = {}
   local refused = false
 
-  -- The state that a charge finds, and the state of the bucket without the charges of this
-  -- operation.
+  -- The state that a charge finds, and whether the charge cannot reserve: more is used than its
+  -- limit holds, by numbers that refill faster.
   local function see(k, s, phase)
-    local held, held_ts = read(k, s, phase)
-    if not held then
-      return nil
-    end
-    held, held_ts = refresh(gain[s], capacity[s], step[s], held, held_ts, now)
     local value, ts, before = left[k], left_ts[k], left_s[k]
     if not value then
-      value, ts = held, held_ts
-    elseif not is_counted_in(s, phase, ts, gain[before], token[before], capacity[before], stored_step(before)) then
-      value, ts = rescale(s, phase, value, ts, gain[before], token[before], capacity[before], step[before])
+      value, ts = read(k, s, phase)
+      if not value then
+        return nil
+      end
+      local found = cells[k]
+      value, ts = refresh(gain[s], capacity[s], step[s], value, ts, present[s])
+      return value, ts, value < 0 and found and not is_counted_in(s, phase, unpack(found, 2))
+        and not is_full(found, s) and not yields(s, found[3], found[4], math.abs(found[6]))
+    elseif is_counted_in(s, phase, ts, gain[before], token[before], capacity[before], stored_step(before)) then
+      return value, ts, false
     end
-    return value, ts, held, held_ts
+    ts = time_of(before, ts)
+    value, ts = rescale(s, phase, value, ts, gain[before], token[before], capacity[before], stored_as[before])
+    return value, ts, value < 0 and not yields(s, gain[before], token[before], stored_as[before])
   end
 
-  local function leave(k, s, phase, value, ts, takes, pays, held, held_ts)
-    left[k], left_ts[k], left_s[k] = value, ts, s
+  local function leave(k, s, phase, value, ts, takes, pays)
     if takes == 1 then
-      taking[#taking + 1] = { k, s, phase, value, ts, pays, held, held_ts }
+      left[k], left_ts[k], left_s[k] = value, ts, s
+      taking[#taking + 1] = { k, s, phase, value, ts, pays }
     end
   end
 
   for i = 0, count - 1 do
     local k, k2, s, phase, units, lowest, max_wait, takes = unpack(args, at + 2 + i * 8, at + 9 + i * 8)
-    local value, ts, held, held_ts = see(k, s, phase)
+    local value, ts, at_once = see(k, s, phase)
     if not value then
       return behind
     end
     local changes = units > 0 or initial[s] ~= capacity[s]
     if k2 == 0 then
+      if at_once then
+        lowest, max_wait = 0, 0
+      end
       local verdict, after = charge(s, value, ts, units, lowest, max_wait)
       refused = refused or verdict == REFUSED
-      if takes == 0 then
-        after = value
-      end
       -- Charges behind a refused one are judged as if it had been taken, so that each wait covers
       -- the charges before it.
-      leave(k, s, phase, after or value - units, ts, takes, changes, held, held_ts)
+      leave(k, s, phase, after or value - units, ts, takes, changes)
     else
-      local value2, ts2, held2, held2_ts = see(k2, s, phase)
+      local value2, ts2, at_once2 = see(k2, s, phase)
       if not value2 then
         return behind
       end
+      if at_once or at_once2 then
+        lowest, max_wait = 0, 0
+      end
       local verdict, after, after2 = charge_pair(s, value, ts, value2, ts2, units, lowest, max_wait)
       refused = refused or verdict == REFUSED
-      if takes == 0 then
-        after, after2 = value, value2
-      end
-      leave(k, s, phase, after, ts, takes, after < value, held, held_ts)
-      leave(k2, s, phase, after2, ts2, takes, after2 < value2, held2, held2_ts)
+      leave(k, s, phase, after, ts, takes, after < value)
+      leave(k2, s, phase, after2, ts2, takes, after2 < value2)
     end
   end
 
-  if refused then
-    -- In reverse: a bucket that several quotas name is stored for that of the last charge.
-    local is_named_later = {}
-    for i = #taking, 1, -1 do
-      local k, s, phase, _, _, _, held, held_ts = unpack(taking[i])
-      if is_named_later[k] then
-        use(k, s, phase, held, held_ts)
-      else
-        refuse(k, s, phase, held, held_ts)
-      end
-      is_named_later[k] = true
-    end
-    return behind
-  end
   for _, it in ipairs(taking) do
     local k, s, phase, value, ts, pays = unpack(it)
-    if pays then
+    if refused then
+      -- Read again: a charge before it may have changed the numbers.
+      value, ts = read(k, s, phase)
+      value, ts = refresh(gain[s], capacity[s], step[s], value, ts, present[s])
+      refuse(k, s, phase, value, ts)
+    elseif pays then
       write(k, s, value, ts)
     else
       use(k, s, phase, value, ts)
@@ -248,32 +273,52 @@ end
 -- Adjustments, all or nothing. The numbers are: how many; of each bucket, limit, phase, what to do
 -- (0: give back, 1: block), units or time; 1 and a state if the bucket must be untouched since a
 -- charge left that state; 1 and a state if what it has gained since a charge left that state
--- counts.
+-- counts. A block has in place of the first value how many windows of the calendar it touches.
+--
+-- They do not change the numbers of a bucket of which some is used.
 operations[3] = function(at)
   local count = args[at + 1]
   local behind = at + 2 + count * 11
   for i = 0, count - 1 do
     local k, s, phase, _, _, conditional, left, left_ts = unpack(args, at + 2 + i * 11, at + 9 + i * 11)
     local value, ts = read(k, s, phase)
-    if not value or (conditional == 1 and not untouched(s, value, ts, left, left_ts)) then
+    if not value then
       return behind
+    end
+    if conditional == 1 then
+      local own, _, own_left, own_left_ts = own_limit(k, s, phase, 0, left, left_ts)
+      if own then
+        s, left, left_ts = own, own_left, own_left_ts
+        value, ts = cells[k][1], counted(s, cells[k][2])
+      end
+      if not untouched(s, value, ts, left, left_ts) then
+        return behind
+      end
     end
   end
   for i = 0, count - 1 do
-    local k, s, phase, blocks, units, conditional, _, _, gains_count, since, since_ts =
+    local k, s, phase, blocks, units, conditional, windows, _, gains_count, since, since_ts =
       unpack(args, at + 2 + i * 11, at + 12 + i * 11)
-    local takes = blocks == 1 and units > 0 or blocks == 0 and units < 0
-    if takes or is_stored(k, s, phase) then
-      local value, ts = read(k, s, phase)
+    local value, ts = read(k, s, phase)
+    local stored = blocks == 1 and units > 0 or blocks == 0 and units < 0 or is_stored(k, s, phase)
+    local own, own_units, own_since, own_since_ts = own_limit(k, s, phase, units, since, since_ts)
+    if own then
+      s, since, since_ts = own, own_since, own_since_ts
+      value, ts = cells[k][1], counted(s, cells[k][2])
+      if blocks == 0 then
+        units = own_units
+      end
+    end
+    if stored then
       if blocks == 1 then
-        value, ts = block(s, value, ts, units)
+        value, ts = block(s, value, ts, start[s] and windows or units)
       else
-        value, ts = refresh(gain[s], capacity[s], step[s], value, ts, now)
+        value, ts = refresh(gain[s], capacity[s], step[s], value, ts, present[s])
         local cap = capacity[s]
         if conditional == 0 then
           cap = refund_cap(s, value, ts)
           if gains_count == 1 then
-            local held = refresh(gain[s], capacity[s], step[s], since, since_ts, now)
+            local held = refresh(gain[s], capacity[s], step[s], since, counted(s, since_ts), present[s])
             units = min(units, max(0, capacity[s] - held))
           end
         end

@@ -26,6 +26,14 @@ impl ScriptReply {
     ) -> bool {
         let parts = Parts::new(answer, init_counts);
         parts.is_some_and(|parts| parts.places(buckets).is_some())
+            || Self::outside(answer).is_some()
+    }
+
+    /// The server's time, if what it was told of calendars does not hold then. It has done nothing.
+    pub(in crate::backend::redis) fn outside(answer: &Value) -> Option<Timestamp> {
+        let Value::Array(answer) = answer else { return None };
+        let [Value::Int(now)] = answer.as_slice() else { return None };
+        Some(Timestamp::from_micros(*now))
     }
 
     /// Reads the reply to a batch of so many buckets; `None` if it cannot be that.

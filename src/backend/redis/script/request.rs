@@ -6,6 +6,7 @@ use super::double;
 use crate::backend::remote::key_name::KeyName;
 use crate::backend::remote::operation::{Operation, number_buckets};
 use crate::backend::remote::request::{RequestWriter, is_plain, length};
+use crate::clock::Timestamp;
 
 /// One call of the script: the buckets of several operations, each once, and the numbers.
 pub(in crate::backend::redis) struct ScriptRequest<'o> {
@@ -16,16 +17,17 @@ pub(in crate::backend::redis) struct ScriptRequest<'o> {
 }
 
 impl<'o> ScriptRequest<'o> {
-    /// Writes the request. `init_counts` says whether absent buckets count as empty at the
-    /// initialization.
+    /// Writes the request for a server whose clock is probably `around` this time. `init_counts` says
+    /// whether absent buckets count as empty at the initialization.
     pub(in crate::backend::redis) fn new(
         operations: impl Iterator<Item = &'o Operation> + Clone,
         init_counts: bool,
+        around: Timestamp,
     ) -> Self {
         let (keys, places) = number_buckets(operations.clone());
         let plain = if init_counts { None } else { plain(operations.clone(), &places) };
         let argument = plain.unwrap_or_else(|| {
-            let mut writer = RequestWriter::default();
+            let mut writer = RequestWriter::new(around);
             writer.operations(operations, &places);
             argument(if init_counts { kind::INITIALIZED } else { kind::GENERAL }, &writer)
         });
@@ -44,7 +46,7 @@ impl<'o> ScriptRequest<'o> {
 
     /// Appends the time that the script sees, for tests.
     #[cfg(test)]
-    pub(in crate::backend::redis) fn with_time(mut self, now: crate::clock::Timestamp) -> Self {
+    pub(in crate::backend::redis) fn with_time(mut self, now: Timestamp) -> Self {
         push(&mut self.argument, double::from_i64(now.as_micros()));
         self
     }
@@ -69,7 +71,8 @@ fn plain<'o>(operations: impl Iterator<Item = &'o Operation>, places: &[usize]) 
     // A stable sort: the charges of one bucket stay in order. Those of different buckets do not
     // depend on each other.
     charges.sort_by_key(|(place, _)| **place);
-    let mut writer = RequestWriter::default();
+    // No time matters to plain charges.
+    let mut writer = RequestWriter::new(Timestamp::UNIX_EPOCH);
     // Where the run of buckets that are charged alike begins, and its length.
     let (mut alike, mut count) = (0, 0_usize);
     for of_bucket in charges.chunk_by(|(one, _), (other, _)| one == other) {

@@ -60,16 +60,16 @@ async fn a_reservation_that_the_other_shard_refuses_stays_if_others_came_after_i
         deadline: redis.batcher.deadline(),
     };
 
-    let (_, half) = pair.take(0, units(7), terms(&bucket)).await.unwrap();
+    let half = pair.take(0, units(7), terms(&bucket)).await.unwrap().reading;
     assert_eq!((half.verdict(), half.state().value), (Verdict::Reserved, -units(6)));
     // Another reservation is promised the place behind it, and keeps it: its work runs when ten
     // tokens have come.
     let behind = Charge::take(id, &bucket, units(4)).terms(terms(&bucket));
     let behind = redis.apply(&[behind]).wait().await.unwrap();
     assert_eq!((behind.verdict(), behind.wait()), (Verdict::Reserved, SECOND * 10));
-    assert_eq!(pair.give_back(0, &half).await.unwrap(), behind.readings()[0].state());
+    assert_eq!(pair.give_back(0, &half).await.unwrap().1, behind.readings()[0].state());
 
-    let (_, last) = pair.take(1, units(7), terms(&bucket)).await.unwrap();
+    let last = pair.take(1, units(7), terms(&bucket)).await.unwrap().reading;
     assert_eq!(last.verdict(), Verdict::Reserved);
-    assert_eq!(pair.give_back(1, &last).await.unwrap().value, bucket.capacity());
+    assert_eq!(pair.give_back(1, &last).await.unwrap().1.value, bucket.capacity());
 }

@@ -1,5 +1,7 @@
 //! The engine against real servers, with times that the tests choose.
 
+#[cfg(feature = "calendar")]
+mod calendars;
 mod calls;
 mod changed;
 mod cluster;

@@ -160,7 +160,7 @@ impl History {
         let applied = self.store.apply(&[Charge::take(Self::id(key), self.terms.store(), units)]);
         let state = applied.readings()[0].state();
         let is_admitted = applied.verdict() == Verdict::Admitted;
-        let answer = LotAnswer { is_admitted, state, at: applied.now() };
+        let answer = LotAnswer { is_admitted, state, at: applied.now(), wait: None };
         if self.dice.below(20) == 0 {
             return;
         }

@@ -102,7 +102,7 @@ impl Simulation {
                 let applied = self.store.apply(&[take, floor]);
                 let is_admitted = applied.verdict() == Verdict::Admitted;
                 let (state, now) = (applied.readings()[0].state(), applied.now());
-                let answer = LotAnswer { is_admitted, state, at: now };
+                let answer = LotAnswer { is_admitted, state, at: now, wait: None };
                 if !is_lost {
                     self.post(at + back, Message::Answer { node, life, question, answer });
                 }

@@ -232,7 +232,7 @@ proptest! {
         // In any order, because each operation starts from what the one before left.
         let mut dice = Dice(seed);
         operations.sort_by_cached_key(|_| dice.below(1 << 32));
-        let request = ScriptRequest::new(operations.iter(), init_counts);
+        let request = ScriptRequest::new(operations.iter(), init_counts, START);
         let keys: Vec<Vec<u8>> = request.keys().iter().map(|name| name.as_ref().to_vec()).collect();
         prop_assert_eq!(keys.len(), BUCKETS);
         let places = request.into_places();
