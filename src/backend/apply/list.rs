@@ -203,7 +203,7 @@ impl<Cell: Copy + Ord> Balance<Cell> {
         let (left, units) =
             if asked.takes() { (charged.after(), units.max(0)) } else { (charged.before(), 0) };
         let (verdict, wait) = (charged.verdict(), charged.wait_micros());
-        let own = self.own_after(asked, verdict, units);
+        let own = self.own_after(asked, verdict, units, now);
         Entry { balance: self, charge: asked, left, own, units, verdict, wait }
     }
 
@@ -225,7 +225,7 @@ impl<Cell: Copy + Ord> Balance<Cell> {
         [(self, first, first_left, first_pays), (other, second, second_left, second_pays)].map(
             |(balance, before, left, units)| {
                 let taken = before.value.saturating_sub(left.value);
-                let own = balance.own_after(charge, verdict, taken);
+                let own = balance.own_after(charge, verdict, taken, now);
                 Entry { balance, charge, left, own, units, verdict, wait }
             },
         )
@@ -238,13 +238,18 @@ impl<Cell: Copy + Ord> Balance<Cell> {
         charge: &Charge<'_>,
         verdict: Verdict,
         units: Units,
+        now: Timestamp,
     ) -> Option<Box<BucketRecord>> {
         if verdict != Verdict::Refused {
             return None;
         }
         let own = self.available.kept(charge.bucket())?;
-        let (numbers, State { value, ts }) = (own.bucket(), own.state());
+        // At its present time, and with no more debt than can be counted: what a store has of the
+        // bucket, and what it told of it before, have to lead to the same wait.
+        let numbers = own.bucket();
+        let State { value, ts } = numbers.refresh(own.state(), now);
         let value = value.saturating_sub(cost_in(units, charge.bucket(), numbers));
+        let value = value.max(numbers.min_value());
         Some(Box::new(BucketRecord::new(numbers, State { value, ts })))
     }
 }

@@ -176,6 +176,11 @@ impl<B: Backend> DenyCache<B> {
         let mut known = KnownBuckets::default();
         for ((id, charge), &slot) in named.zip(slots) {
             let sighting = self.table.get(slot, charge.bucket())?;
+            // By the numbers of another quota, a store counts the windows of a calendar from the state
+            // that it keeps, which may be older than what was seen.
+            if sighting.bucket != sighting.bucket.seen_by(charge.bucket()) {
+                return None;
+            }
             known.push(id, sighting, now, self.max_age)?;
         }
         is_still_refused(&mut known, charges)

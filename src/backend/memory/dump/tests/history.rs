@@ -46,7 +46,7 @@ fn contents(memory: &Memory) -> Vec<String> {
         for slot in shard.table.iter() {
             let (bucket, state) = (shard.quotas.get(slot.quota().unwrap()).unwrap(), slot.state());
             // A full bucket may have been dropped in one of the stores.
-            if !bucket.is_droppable_when_full() || bucket.full_at(state) > memory.now() {
+            if !bucket.is_droppable_when_full() || bucket.drop_at(state) > memory.now() {
                 // A dump names a calendar by its step. A bucket that another quota has changed may have
                 // forgotten its own, and is given it again when it is loaded.
                 found.push(format!("{:?} {state:?}", BucketNumbers::new(bucket)));
