@@ -78,7 +78,8 @@ function chargeSlower(numbers, { ts, kept }, now, cost, maxWait) {
   const wait = held < 0n ? 0 : maxWait; // what is used has to fit before any can be reserved
   const charged = charge(numbers, { value: held, ts: start }, now, cost, wait);
   if (charged.verdict !== "refused") return charged;
-  const more = used - inOwn(BigInt(numbers.capacity) - BigInt(cost) * BigInt(numbers.token));
+  const room = BigInt(numbers.capacity) - BigInt(cost) * BigInt(numbers.token);
+  const more = used - inOwn(room > 0n ? room : 0n);
   const steps = more > 0n ? (more + BigInt(kept.gain) - 1n) / BigInt(kept.gain) : 0n;
   return { ...charged, wait: afterSteps(kept, own.ts, steps) - now };
 }
@@ -215,7 +216,7 @@ export class Bucket {
     const latest = received + 2 * this.uncertainty;
     if (taken === this.last && (told < this.remaining(taken.sent) || told > this.remaining(latest))) {
       const { ts } = charge(this.bucket, this, this.serverTime(latest), 0);
-      Object.assign(this, { value: told * this.bucket.token, ts: Number(ts) });
+      Object.assign(this, { value: told * this.bucket.token, ts: Number(ts), kept: undefined });
     }
   }
 }

@@ -76,8 +76,9 @@ pub fn rescale(
     phase: Timestamp,
 ) -> State {
     let old = old.seen_by(new);
-    let State { value, ts } = old.refresh(state, now);
-    let absent = new.absent_by(ts, &old, now, phase);
+    let refreshed = old.refresh(state, now);
+    let absent = new.absent_by(refreshed, &old, now, phase);
+    let State { value, ts } = refreshed;
     let used = old.missing(value).min(MAX_UNITS);
     if used == 0 {
         return absent;
@@ -90,21 +91,28 @@ pub fn rescale(
     // Blocked. A window that starts before `ts` would gain too soon, or count as one without a
     // block.
     let next = absent.ts.plus_micros(new.step());
-    let counts = next.as_micros() < MAX_UNITS.cast_signed();
+    let counts = new.calendar.is_none() && next.as_micros() < MAX_UNITS.cast_signed();
     let ts = if absent.ts < ts && counts { next } else { absent.ts };
     State { value: left.min(-1).max(new.min_value()), ts }
 }
 
 impl Bucket {
-    /// The state of a bucket that was never used, for one that was stored with the time `ts` by the
-    /// numbers `old`, which may lie in the future.
-    fn absent_by(&self, ts: Timestamp, old: &Self, now: Timestamp, phase: Timestamp) -> State {
+    /// The state of a bucket that was never used, for one that was refreshed by the numbers `old` and
+    /// may have a time in the future.
+    fn absent_by(
+        &self,
+        State { value, ts }: State,
+        old: &Self,
+        now: Timestamp,
+        phase: Timestamp,
+    ) -> State {
         match self.calendar {
             Some(calendar) if ts > now && old.calendar.is_none() => {
-                // The first window that begins at that time or later, as far as a store can tell.
+                // A block holds to the end of the window in which it ends. Without one, the clock
+                // has been set back.
                 let start = calendar.start(now);
-                let ts = calendar.time_of(start, calendar.ahead_of_end(start, ts));
-                State { value: self.initial, ts }
+                let ahead = if value < 0 { calendar.ahead_of_end(start, ts) } else { 0 };
+                State { value: self.initial, ts: calendar.time_of(start, ahead) }
             }
             // `ts` says by itself in which window of this calendar it counts.
             Some(_) if ts > now => State { value: self.initial, ts },
@@ -114,6 +122,8 @@ impl Bucket {
 
     /// Whether a bucket that is counted in these numbers takes those of a request also if they do
     /// not admit it: if they refill at least as fast.
+    ///
+    /// The windows of a calendar count with a length that none exceeds.
     ///
     /// If they refill more slowly, the bucket keeps its numbers until a request is admitted by the
     /// others; see [`charge_slower`]. Numbers that start below their capacity (`initial`) are taken

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::ToSpan;
 use jiff::civil::date;
 use jiff::tz::TimeZone;
-use tollgate::algebra::{Bucket, State, Terms, Verdict, charge, charge_pair};
+use tollgate::algebra::{Bucket, State, Terms, Verdict, charge, charge_pair, rescale};
 use tollgate::quota::{Calendar, Weekday};
 use tollgate::{Quota, Timestamp};
 use tollgate_testing::cases::times;
@@ -260,6 +260,37 @@ fn a_month_is_as_long_as_it_is() {
         let wait = charge(&bucket, empty, 1, Terms::AT_ONCE, start).wait();
         assert_eq!(wait, Duration::from_secs(days * 86_400), "{month}");
         assert_eq!(bucket.full_at(empty), start + wait);
+    }
+}
+
+/// A bucket that changes to a calendar while the clock is a moment behind gains when the month is
+/// over; a block holds to the end of the month in which it ends.
+#[test]
+fn a_time_ahead_costs_no_month_unless_it_is_a_block() {
+    let old = Bucket::new(&Quota::token_bucket(3, Duration::from_secs(60))).unwrap();
+    let new = Bucket::new(&Quota::calendar(3, Calendar::monthly())).unwrap();
+    let now: Timestamp = "2027-02-27T12:00:00Z".parse().unwrap();
+    let [march, april] =
+        ["2027-03-01T00:00:00Z", "2027-04-01T00:00:00Z"].map(|at| at.parse::<Timestamp>().unwrap());
+    let just_before = |at: Timestamp| Timestamp::from_micros(at.as_micros() - 1);
+    let ahead = |seconds| now + Duration::from_secs(seconds);
+    // What is left, and how far it lies ahead.
+    for (value, ts, gains) in [
+        (1, ahead(1), march),
+        (0, ahead(1), march),
+        (-1, ahead(1), march),
+        (-1, just_before(march), march),
+        (-1, march, april),
+        (0, march, march),
+    ] {
+        let state = State { value: value * old.units(1).unwrap(), ts };
+        let converted = rescale(&old, &new, state, now, now);
+        let gained = |at| new.refresh(converted, at).value - converted.value;
+        assert_eq!(
+            [gained(just_before(gains)), gained(gains)],
+            [0, (3 - value).clamp(0, 3)],
+            "{value} at {ts:?}"
+        );
     }
 }
 

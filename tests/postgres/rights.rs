@@ -68,6 +68,10 @@ async fn what_is_missing_is_named_with_the_way_out() {
     at(server.settings(), &schema).connect().await.unwrap();
     let (misconfigured, text) = told(at(settings, &schema).migrate(false)).await;
     assert!(misconfigured && text.contains("needs USAGE"), "{text}");
+    // The schema is that of an earlier version.
+    server.query(&format!("UPDATE {schema}.versions SET version = 2"));
+    let (misconfigured, text) = told(at(server.settings(), &schema).migrate(false)).await;
+    assert!(misconfigured && text.contains("is missing or of another version"), "{text}");
     // Settings that cannot be.
     for (builder, says) in [
         (at("postgres://".to_owned(), "a b"), "the schema \"a b\" cannot be used"),

@@ -144,17 +144,21 @@ impl Lines {
         }
     }
 
-    /// Converts the costs of the waiters to the quota that takes over.
+    /// Converts the costs of the waiters to the quota that takes over, by which the bucket is in the
+    /// state `new_state`.
     pub(super) fn rescale(
         &mut self,
         stored: StoredBucket<'_>,
         new: &Bucket,
-        new_value: Units,
+        new_state: State,
         now: Timestamp,
     ) {
         let StoredBucket { tag, bucket, state } = stored;
         if let Some(line) = self.by_tag.get_mut(&tag) {
-            line.rescale([bucket, new], bucket.refresh(state, now).value, new_value);
+            line.rescale([bucket, new], bucket.refresh(state, now).value, new_state.value);
+            // By faster numbers they are due earlier. Whoever comes next is promised an instant by
+            // these numbers, and must not overtake them.
+            line.keep_promises(new, new_state, now);
         }
     }
 

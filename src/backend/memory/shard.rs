@@ -181,7 +181,7 @@ impl Shard {
         self.before_change(tag, true, now);
         // The slot still has the old quota and state here, from which the costs are converted.
         if let Some((stored, lines)) = self.bucket_and_lines(tag) {
-            lines.rescale(stored, bucket, state.value, now);
+            lines.rescale(stored, bucket, state, now);
         }
         // Enter the new quota before leaving the old one. Otherwise the new one could take the
         // place of the old one, while this slot still names that.

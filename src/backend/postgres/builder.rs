@@ -16,10 +16,10 @@ use tokio_postgres::config::TargetSessionAttrs;
 use super::carrier::{PostgresCarrier, patience};
 use super::engine::Postgres;
 use super::lent::Lent;
-use super::migrate::migrate;
+use super::migrate::{is_installed, migrate};
 use super::schema::Schema;
 use super::schema_name::SchemaName;
-use super::statement_error::StatementError;
+use super::statement_error::{StatementError, no_schema};
 use super::store_name::STORE;
 use super::tls::{Certificates, manager};
 use crate::backend::BackendError;
@@ -339,6 +339,8 @@ impl Postgres {
         );
         if migrates {
             migrate(connection, carrier.schema.name(), is_logged).await.map_err(failed)?;
+        } else if !is_installed(connection, carrier.schema.name()).await.map_err(failed)? {
+            return Err(no_schema());
         }
         carrier.try_out(connection).await.map_err(failed)?;
         lent.give_back();

@@ -107,7 +107,7 @@ async fn install_locked(
 }
 
 /// Whether this version or a later one is there.
-async fn is_installed(client: &Client, schema: &SchemaName) -> Result<bool, Error> {
+pub(super) async fn is_installed(client: &Client, schema: &SchemaName) -> Result<bool, Error> {
     let there = format!("SELECT 1 WHERE pg_catalog.to_regclass('{schema}.versions') IS NOT NULL");
     if !has_row(client, &there).await? {
         return Ok(false);

@@ -99,6 +99,11 @@ fn is_outage(code: &str) -> bool {
     matches!(code.get(..2), Some("08" | "53" | "57" | "58"))
 }
 
+/// The error of a schema that is not there, or of an earlier version.
+pub(super) fn no_schema() -> BackendError {
+    BackendError::misconfigured(STORE, NO_SCHEMA)
+}
+
 const NO_SCHEMA: &str = "the schema of the store is missing or of another version: connect \
      once as a role that may make it, or run its files";
 const FOREIGN_SCHEMA: &str = "the schema has objects of another program or role: name another \

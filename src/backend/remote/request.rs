@@ -58,8 +58,9 @@ impl<'o> RequestWriter<'o> {
     /// numbers that were written.
     ///
     /// A limit with a calendar has a step below zero, and stands twice: its second place has the
-    /// start of the window and the mean length of windows. If there is one, a last limit has the
-    /// instants between which all that holds, and -1 for its initial.
+    /// start of the window, the mean length of windows, and the end of the window. If there is one, a
+    /// last limit has the instants between which all that holds, and -2 for its initial, which no
+    /// bucket has.
     pub(in crate::backend) fn numbers(&self) -> impl Iterator<Item = i64> {
         let mut before: Option<&Bucket> = None;
         let limits = self.limits.iter().flat_map(move |&limit| {
@@ -69,14 +70,16 @@ impl<'o> RequestWriter<'o> {
                 return [gain, token, capacity, step, initial];
             };
             if before.take().is_some() {
-                return [calendar.start(self.around).as_micros(), calendar.mean(), 0, 0, 0];
+                let start = calendar.start(self.around);
+                let [start, end] = [start, calendar.after(start, 1)].map(Timestamp::as_micros);
+                return [start, calendar.mean(), end, 0, 0];
             }
             before = Some(limit);
             [gain, token, capacity, step.saturating_neg(), initial]
         });
         let [from, until] = self.holds.map(|at| at.as_micros().clamp(-MAX, MAX));
         let holds = self.limits.iter().any(|limit| limit.calendar().is_some());
-        let holds = holds.then_some([from, until, 0, 0, -1]);
+        let holds = holds.then_some([from, until, 0, 0, -2]);
         let count = length(self.limits.len()).saturating_add(i64::from(holds.is_some()));
         let limits = limits.chain(holds.into_iter().flatten());
         iter::once(count).chain(limits).chain(self.numbers.iter().copied())

@@ -228,12 +228,15 @@ impl Calendar {
         Timestamp::from_micros(start.as_micros().saturating_add(later))
     }
 
-    /// How many windows ahead of the one that starts at `start` the first is that starts at `ts` or
-    /// later, by the mean length.
+    /// How many windows ahead of the one that starts at `start` the one is in which a block ends at
+    /// `ts`: by the mean length if it is not that one, and then rather one more than one less.
     pub(crate) fn ahead_of_end(self, start: Timestamp, ts: Timestamp) -> i64 {
-        let distance = ts.as_micros().saturating_sub(start.as_micros()).max(0);
+        if ts < self.after(start, 1) {
+            return 0;
+        }
+        let distance = ts.as_micros().saturating_sub(start.as_micros());
         let mean = self.mean();
-        distance.saturating_add(mean.saturating_sub(1)).div_euclid(mean)
+        distance.saturating_add(mean.saturating_sub(1)).div_euclid(mean).max(1)
     }
 }
 

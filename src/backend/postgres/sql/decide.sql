@@ -4,8 +4,8 @@
 --
 -- * how many limits there are, and the gain, token, capacity, step and initial of each. If one has
 --   windows of a calendar, its step is below zero, and the next one has in place of these numbers the
---   start of the present window, the mean length of windows, and 0; then the last one has the instants
---   between which that holds, 0, 0 and -1;
+--   start of the present window, the mean length of windows, and the end of the present window; then
+--   the last one has the instants between which that holds, 0, 0 and -2;
 -- * how many operations there are, and of each its code and the numbers that `operate` lists. Keys
 --   and limits are named by their places from 1 on.
 --

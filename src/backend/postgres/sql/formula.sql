@@ -4,9 +4,9 @@
 -- value and time. A stored bucket is six: value, ts, gain, token, capacity, step. 2^53 is the most
 -- that can be counted.
 --
--- The step is below zero if the limit has windows of a calendar. Then the start of the present window
--- and the mean length of windows follow, and windows are counted: the time of a state is the number
--- of its window, the present one is 0, and the step is 1.
+-- The step is below zero if the limit has windows of a calendar. Then the start of the present window,
+-- the mean length of windows and the end of the present one follow, and windows are counted: the time
+-- of a state is the number of its window, the present one is 0, and the step is 1.
 
 -- How often a limit gains, as it counts.
 CREATE OR REPLACE FUNCTION tollgate.step_of(quota bigint[]) RETURNS bigint
@@ -254,8 +254,12 @@ DECLARE
     left_value bigint;
 BEGIN
     IF quota[4] < 0 AND abs(stored[6]) <> -quota[4] THEN
-        -- The first window that begins at that time or later.
-        ts := CASE WHEN ts > at THEN (ts - quota[6] + quota[7] - 1) / quota[7] ELSE 0 END;
+        -- A block holds to the end of the window in which it ends.
+        ts := CASE
+            WHEN is_blocked AND ts >= quota[8]
+            THEN greatest(1, (ts - quota[6] + quota[7] - 1) / quota[7])
+            ELSE 0
+        END;
         at := 0;
     END IF;
     held_ts := tollgate.window_at(step, phase, greatest(at, ts));

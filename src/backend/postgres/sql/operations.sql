@@ -125,7 +125,7 @@ RETURN ARRAY[
     stored[3], stored[4], stored[5],
     CASE WHEN abs(stored[6]) = -quota[4] THEN quota[4] ELSE abs(stored[6]) END,
     CASE WHEN stored[6] < 0 THEN stored[5] - 1 ELSE stored[5] END,
-    quota[6], quota[7]
+    quota[6], quota[7], quota[8]
 ];
 
 -- The state of an adjustment, in the numbers in which a bucket is stored. Nothing is known of the
@@ -212,7 +212,7 @@ $$;
 -- something.
 CREATE OR REPLACE FUNCTION tollgate.is_outside(now bigint, numbers bigint[]) RETURNS boolean
 LANGUAGE sql IMMUTABLE
-RETURN numbers[numbers[1] * 5 + 1] = -1
+RETURN numbers[numbers[1] * 5 + 1] = -2
     AND (now < numbers[numbers[1] * 5 - 3] OR now >= numbers[numbers[1] * 5 - 2]);
 
 -- Returns what the operations leave in the buckets; nothing, if what `numbers` says of calendars does
@@ -277,7 +277,7 @@ BEGIN
             k := numbers[at + 1] * 6;
             IF s <> numbers[at + 2] * 5 THEN
                 s := numbers[at + 2] * 5;
-                quota := numbers[s - 3:s + 3];
+                quota := numbers[s - 3:s + 4];
                 gain := numbers[s - 3];
                 token := numbers[s - 2];
                 capacity := numbers[s - 1];
@@ -357,13 +357,13 @@ BEGIN
                     ts := tollgate.refreshed_ts(step, ts, now);
                 ELSE
                     is_usual := false;
-                    quota := numbers[s * 5 - 3:s * 5 + 3];
+                    quota := numbers[s * 5 - 3:s * 5 + 4];
                     IF left_s[k] IS NULL THEN
                         cell := cells[k * 6 - 5:k * 6];
                         state := tollgate.held(cell, quota, phase, now);
                     ELSE
                         cell := tollgate.record(
-                            numbers[left_s[k] * 5 - 3:left_s[k] * 5 + 3], left_value[k], left_ts[k]
+                            numbers[left_s[k] * 5 - 3:left_s[k] * 5 + 4], left_value[k], left_ts[k]
                         );
                         state := tollgate.left_for(cell, quota, phase, now);
                     END IF;
@@ -401,13 +401,13 @@ BEGIN
                         ts2 := tollgate.refreshed_ts(step, ts2, now);
                     ELSE
                         is_usual := false;
-                        quota := numbers[s * 5 - 3:s * 5 + 3];
+                        quota := numbers[s * 5 - 3:s * 5 + 4];
                         IF left_s[k2] IS NULL THEN
                             cell := cells[k2 * 6 - 5:k2 * 6];
                             state := tollgate.held(cell, quota, phase, now);
                         ELSE
                             cell := tollgate.record(
-                                numbers[left_s[k2] * 5 - 3:left_s[k2] * 5 + 3],
+                                numbers[left_s[k2] * 5 - 3:left_s[k2] * 5 + 4],
                                 left_value[k2], left_ts[k2]
                             );
                             state := tollgate.left_for(cell, quota, phase, now);
@@ -465,7 +465,7 @@ BEGIN
                 END IF;
                 s := taking[i - 4];
                 phase := taking[i - 3];
-                quota := numbers[s * 5 - 3:s * 5 + 3];
+                quota := numbers[s * 5 - 3:s * 5 + 4];
                 cell := cells[k * 6 - 5:k * 6];
                 IF is_refused THEN
                     -- Read again: a charge before it may have changed the numbers.
@@ -490,7 +490,7 @@ BEGIN
                 IF numbers[i + 5] = 1 THEN
                     k := numbers[i] * 6;
                     s := numbers[i + 1] * 5;
-                    quota := numbers[s - 3:s + 3];
+                    quota := numbers[s - 3:s + 4];
                     cell := cells[k - 5:k];
                     what := numbers[i + 3:i + 10];
                     IF tollgate.is_used_by_others(cell, quota, numbers[i + 2], now) THEN
@@ -508,7 +508,7 @@ BEGIN
                 FOR i IN at..behind - 1 BY 11 LOOP
                     k := numbers[i] * 6;
                     s := numbers[i + 1] * 5;
-                    quota := numbers[s - 3:s + 3];
+                    quota := numbers[s - 3:s + 4];
                     cell := cells[k - 5:k];
                     cells[k - 5:k] := tollgate.adjusted(
                         cell, quota, numbers[i + 2], numbers[i + 3:i + 10], now

@@ -7,7 +7,7 @@ local min, max = math.min, math.max
 -- of them holds.
 do
   local from, before, _, _, mark = unpack(args, args[2] * 5 - 2, args[2] * 5 + 2)
-  if mark == -1 and not (from <= now and now < before) then
+  if mark == -2 and not (from <= now and now < before) then
     return { now }
   end
 end
@@ -15,15 +15,15 @@ end
 -- The numbers of each limit, by index.
 local gain, token, capacity, step, initial = {}, {}, {}, {}, {}
 -- The present of each limit, and the step under which its buckets are stored. Windows of a calendar
--- are counted: the present one is 0, and the step is 1. `start` has the start of the present window,
--- and `mean` the mean length of windows.
-local present, stored_as, start, mean = {}, {}, {}, {}
+-- are counted: the present one is 0, and the step is 1. `start` and `stop` have the start and the end
+-- of the present window, and `mean` the mean length of windows.
+local present, stored_as, start, mean, stop = {}, {}, {}, {}, {}
 for s = 1, args[2] do
   gain[s], token[s], capacity[s], step[s], initial[s] = unpack(args, s * 5 - 2, s * 5 + 2)
   present[s], stored_as[s] = now, step[s]
   if step[s] < 0 then
     present[s], stored_as[s], step[s] = 0, -step[s], 1
-    start[s], mean[s] = args[s * 5 + 3], args[s * 5 + 4]
+    start[s], mean[s], stop[s] = unpack(args, s * 5 + 3, s * 5 + 5)
   end
 end
 
@@ -210,8 +210,8 @@ local function rescale(s, phase, value, ts, old_gain, old_token, old_capacity, o
   value, ts, at = refresh_stored(s, value, ts, old_gain, old_capacity, old_step)
   local is_blocked = value < 0 and ts > at
   if start[s] and at == now then
-    -- The first window that begins at that time or later.
-    ts, at = max(0, ts > now and ceil((ts - start[s]) / mean[s]) or 0), 0
+    -- A block holds to the end of the window in which it ends.
+    ts, at = is_blocked and ts >= stop[s] and max(1, ceil((ts - start[s]) / mean[s])) or 0, 0
   end
   local held, held_ts = absent(s, phase, max(at, ts))
   local used = min(MAX_UNITS, old_capacity - value)

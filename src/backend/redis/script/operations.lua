@@ -149,7 +149,7 @@ local function own_limit(k, s, phase, units, value, ts)
   initial[own] = found[6] < 0 and found[5] - 1 or found[5]
   present[own], stored_as[own] = now, step[own]
   if start[s] and step[own] == stored_as[s] then
-    start[own], mean[own], present[own], step[own] = start[s], mean[s], 0, 1
+    start[own], mean[own], stop[own], present[own], step[own] = start[s], mean[s], stop[s], 0, 1
   end
   -- More than can be counted empties or fills any bucket.
   if units > -MAX_UNITS and units < MAX_UNITS then
