@@ -79,7 +79,7 @@ impl Batch {
         steps.iter().for_each(|step| encoder.step(step));
         if encoder.limits.iter().any(|[.., step, _]| *step < 0) {
             // What is said of calendars holds now and at no other time.
-            encoder.limits.push([now.as_micros(), now.as_micros() + 1, 0, 0, -1]);
+            encoder.limits.push([now.as_micros(), now.as_micros() + 1, 0, 0, -2]);
         }
         let mut numbers = vec![i64::try_from(encoder.limits.len()).unwrap()];
         numbers.extend(encoder.limits.iter().flatten());
@@ -128,8 +128,9 @@ impl Encoder {
         let place = known.unwrap_or_else(|| {
             self.limits.push(numbers);
             if let Some(calendar) = bucket.calendar() {
-                let start = calendar.start(self.now).as_micros();
-                self.limits.push([start, calendar.mean(), 0, 0, 0]);
+                let start = calendar.start(self.now);
+                let [start, end] = [start, calendar.after(start, 1)].map(Timestamp::as_micros);
+                self.limits.push([start, calendar.mean(), end, 0, 0]);
             }
             self.limits.iter().position(|limit| *limit == numbers).unwrap()
         });
