@@ -6,7 +6,7 @@
  * The formula, in whole numbers: takes `cost` tokens at `now`, as `calculate` does.
  * `value` and `ts` are the state with the cost taken; keep it unless the verdict is `refused`.
  * @param {Record<"step"|"gain"|"token"|"capacity"|"floor", number>} numbers `bucket` of the answer;
- *   where a calendar says when windows begin, also its `windows`
+ *   where a calendar says when windows begin, also its `windows`; and `from_first_use`, if it has that
  * @param {{value: number, ts: number, kept?: object}} state units, and the microsecond at which there
  *   were as many; `kept` of the answer, if it has that
  * @param {number|bigint} now microseconds since the Unix epoch
@@ -22,8 +22,10 @@ export function charge(numbers, state, now, cost, maxWait = 0) {
   let [value, ts] = [BigInt(state.value), BigInt(state.ts)];
   now = BigInt(now);
   const steps = now > ts ? (now - ts) / step : 0n;
-  value = min(capacity, value + steps * gain) - BigInt(cost) * token;
+  value = min(capacity, value + steps * gain);
   ts += steps * step;
+  if (numbers.from_first_use && value === capacity && now > ts) ts = now; // a use begins a window
+  value -= BigInt(cost) * token;
   if (value >= 0n) return { verdict: "admitted", wait: 0n, value, ts };
   const at = ts + step * ((-value + gain - 1n) / gain); // rounded up to a whole step
   const wait = at > now ? at - now : 0n;
@@ -85,12 +87,13 @@ function chargeSlower(numbers, { ts, kept }, now, cost, maxWait) {
 }
 
 /** When the step or the window around now began, where one begins at `ts`. */
-function startOfStep({ step, windows }, ts, now) {
+function startOfStep({ step, windows, from_first_use }, ts, now) {
   if (windows) {
     const { start, around } = counted(windows);
     return start(around(now));
   }
-  return now > ts ? now - ((now - ts) % BigInt(step)) : ts;
+  if (now <= ts) return ts;
+  return from_first_use ? now : now - ((now - ts) % BigInt(step));
 }
 
 /** The instant so many steps after a time. */

@@ -104,6 +104,7 @@ pub(crate) fn with_rate(quota: &Quota, rate: u64) -> Quota {
     }
     match quota.get_start() {
         Some(start) => new.start(start),
+        None if quota.is_from_first_use() => new.from_first_use(),
         None => new,
     }
 }

@@ -6,7 +6,7 @@ use super::state::{State, Units};
 use super::terms::Terms;
 use super::tokens::Tokens;
 use crate::clock::Timestamp;
-use crate::quota::{Calendar, Kind, MAX_UNITS, Quota, QuotaError, Scale};
+use crate::quota::{Calendar, Kind, MAX_UNITS, Quota, QuotaError, Scale, WindowStart};
 
 /// The numbers of a quota in units and microseconds.
 ///
@@ -31,7 +31,7 @@ pub struct Bucket {
     pub(super) capacity: Units,
     pub(super) floor: Units,
     pub(super) initial: Units,
-    pub(super) start: Option<Timestamp>,
+    pub(super) start: Option<WindowStart>,
     /// Where windows begin, if they are those of a calendar. Then `step` is a length that none
     /// exceeds.
     pub(super) calendar: Option<Calendar>,
@@ -120,11 +120,13 @@ impl Bucket {
 
     /// This bucket as it reads to one whose store knows the calendar of `other` only.
     ///
-    /// What is stored of a bucket does not say where the windows of another calendar begin, so they
-    /// count with the length that none exceeds: they gain late, and never early.
+    /// What is stored of a bucket does not say where its windows begin. Those of another calendar
+    /// count with the length that none exceeds: they gain late, and never early. Those that begin
+    /// with the first use follow on each other.
     pub(crate) fn seen_by(&self, other: &Self) -> Self {
         let calendar = if self.step == other.step { other.calendar } else { None };
-        Self { calendar, ..*self }
+        let start = if self.is_from_first_use() { Some(WindowStart::Unknown) } else { self.start };
+        Self { start, calendar, ..*self }
     }
 
     /// The same bucket on a clock that shows the numbers of windows in place of the time.
@@ -204,7 +206,21 @@ impl Bucket {
     /// The first instant from the epoch on at which a window starts, if the quota names one.
     #[must_use]
     pub const fn start(&self) -> Option<Timestamp> {
+        match self.start {
+            Some(WindowStart::At(start)) => Some(start),
+            _ => None,
+        }
+    }
+
+    /// Where windows begin, if the quota says so.
+    pub(crate) const fn window_start(&self) -> Option<WindowStart> {
         self.start
+    }
+
+    /// Whether windows begin with the first use of a full bucket.
+    #[inline]
+    pub(crate) const fn is_from_first_use(&self) -> bool {
+        matches!(self.start, Some(WindowStart::FirstUse))
     }
 
     /// Whether a full bucket equals one that was never used, so it need not be stored.
@@ -311,7 +327,11 @@ impl Bucket {
         }
         let first = match self.kind {
             Kind::TokenBucket => Timestamp::UNIX_EPOCH,
-            Kind::FixedWindow => self.start.unwrap_or_else(phase),
+            Kind::FixedWindow => match self.start {
+                Some(WindowStart::At(start)) => start,
+                Some(WindowStart::FirstUse) => return now,
+                Some(WindowStart::Unknown) | None => phase(),
+            },
         };
         self.last_step(now, first)
     }
@@ -340,6 +360,8 @@ impl Bucket {
         // A step of 1, which nearly all token buckets have, needs no multiplication here.
         let ts = match self.step {
             NonZeroU64::MIN => ts.max(now),
+            // The next use begins a window.
+            _ if self.is_from_first_use() && value == self.capacity => ts.max(now),
             step => ts.plus_micros(steps.saturating_mul(step.get())),
         };
         State { value, ts }

@@ -4,11 +4,9 @@ use std::num::NonZeroU64;
 
 use super::bucket::Bucket;
 use super::state::Units;
-#[cfg(feature = "memory")]
-use crate::clock::Timestamp;
 use crate::quota::Kind;
 #[cfg(feature = "memory")]
-use crate::quota::{Calendar, MAX_UNITS};
+use crate::quota::{Calendar, MAX_UNITS, WindowStart};
 
 impl Bucket {
     /// The quota that a state was stored for, from its stored numbers; `None` if no quota has
@@ -49,7 +47,7 @@ pub(crate) struct BucketNumbers {
     pub(crate) capacity: Units,
     pub(crate) floor: Units,
     pub(crate) initial: Units,
-    pub(crate) start: Option<Timestamp>,
+    pub(crate) start: Option<WindowStart>,
 }
 
 #[cfg(feature = "memory")]
@@ -63,7 +61,7 @@ impl BucketNumbers {
             capacity: bucket.capacity(),
             floor: bucket.floor(),
             initial: bucket.initial(),
-            start: bucket.start(),
+            start: bucket.window_start(),
         }
     }
 

@@ -70,7 +70,7 @@ impl<'a> BucketId<'a> {
         self.shard
     }
 
-    /// Where the windows start if the quota has no start: somewhere in the first period after the
+    /// Where the windows start if the quota does not say where: somewhere in the first period after the
     /// epoch. It is the same on every node and for every shard, and differs from key to key.
     ///
     /// It is the SipHash-1-3 (zero keys, 64 bits) of the limit's name, a byte 0xff and the key's

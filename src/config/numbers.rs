@@ -6,8 +6,7 @@ use super::field_names::{FieldName, LimitField};
 use super::reader::{Given, Reader, Setting};
 use super::suggestion::{Quote, list};
 use super::tree::{ConfigNode, NodeField, NodeValue};
-use crate::clock::Timestamp;
-use crate::quota::{Calendar, Kind, Quota};
+use crate::quota::{Calendar, FIRST_USE, Kind, Quota, WindowStart};
 
 /// The numbers of a limit as they were given.
 #[derive(Debug, Default)]
@@ -19,7 +18,7 @@ pub(super) struct NumberFields {
     capacity: Option<Given<u64>>,
     max_reserved: Option<Given<u64>>,
     initial: Option<Given<u64>>,
-    start: Option<Given<Timestamp>>,
+    start: Option<Given<WindowStart>>,
     shards: Option<Given<u64>>,
     /// The names of the fields beside `quota`, and where the first one is.
     parts: Vec<&'static str>,
@@ -121,7 +120,10 @@ impl NumberFields {
             quota = set(quota, Quota::max_reserved, self.max_reserved);
             quota = set(quota, Quota::initial, self.initial);
             if let Some(start) = self.start.good() {
-                quota = quota.start(start);
+                quota = match start {
+                    WindowStart::At(start) => quota.start(start),
+                    _ => quota.from_first_use(),
+                };
             }
             if let Some(shards) = self.shards.good().and_then(|shards| u32::try_from(shards).ok()) {
                 quota = quota.shards(shards);
@@ -161,13 +163,18 @@ fn per(reader: &mut Reader<'_>, node: &ConfigNode) -> Option<Given<Per>> {
     }
 }
 
-/// An instant, as text or as TOML writes it.
-fn start(reader: &mut Reader<'_>, node: &ConfigNode) -> Option<Given<Timestamp>> {
+/// An instant, as text or as TOML writes it, or "first use".
+fn start(reader: &mut Reader<'_>, node: &ConfigNode) -> Option<Given<WindowStart>> {
     reader.read(LimitField::Start, node, |node| {
         let text = match &node.value {
             NodeValue::Date(text) | NodeValue::Text(text) => text,
             _ => "",
         };
-        text.parse().map_err(|_| "write a time in UTC, such as \"2026-01-01T00:00:00Z\"".to_owned())
+        if text.eq_ignore_ascii_case(FIRST_USE) {
+            return Ok(WindowStart::FirstUse);
+        }
+        text.parse().map(WindowStart::At).map_err(|_| {
+            "write a time in UTC, such as \"2026-01-01T00:00:00Z\", or \"first use\"".to_owned()
+        })
     })
 }

@@ -90,7 +90,7 @@ impl<L: Borrow<Limit>> Demand<L> {
         let gains = (bucket.kind() == Kind::TokenBucket, bucket.step(), bucket.gain());
         let holds = (bucket.token(), bucket.capacity(), bucket.floor(), bucket.initial());
         let shards = limit.quota().get_shards();
-        (limit.bucket_of(&self.key), gains, holds, bucket.start(), shards)
+        (limit.bucket_of(&self.key), gains, holds, bucket.window_start(), shards)
     }
 
     /// Fails if the buckets could never grant this many tokens.

@@ -34,6 +34,7 @@ mod scale;
 mod serde;
 mod text;
 mod units;
+mod window_start;
 
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -49,6 +50,7 @@ pub(crate) use self::period::parse as parse_period;
 pub(crate) use self::scale::Scale;
 pub use self::text::ParseQuotaError;
 pub(crate) use self::units::{MAX_UNITS, tokens_of};
+pub(crate) use self::window_start::{FIRST_USE, WindowStart};
 
 /// One second.
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -150,7 +152,7 @@ pub struct Quota {
     capacity: Option<u64>,
     max_reserved: Option<u64>,
     initial: Option<u64>,
-    start: Option<Timestamp>,
+    start: Option<WindowStart>,
     shards: u32,
     /// Where windows begin and end, if they are those of a calendar.
     calendar: Option<Calendar>,
@@ -206,7 +208,8 @@ impl Quota {
     ///
     /// Without a [`start`](Self::start), the windows of each key begin at a time of its own, and not
     /// with its first request: of 5 an hour, a key may use 5 in the minute in which its first window
-    /// ends, and 5 more after that. So clients do not all come back at once.
+    /// ends, and 5 more after that. So clients do not all come back at once. Where they should begin
+    /// with the first request, add [`from_first_use`](Self::from_first_use).
     /// [`Snapshot::resets_at`](crate::Snapshot::resets_at) says when the window of a key ends.
     ///
     /// # Panics
@@ -378,7 +381,32 @@ impl Quota {
     /// Only for fixed windows, and not for those of a calendar, which says where they start.
     #[must_use]
     pub const fn start(mut self, start: Timestamp) -> Self {
-        self.start = Some(start);
+        self.start = Some(WindowStart::At(start));
+        self
+    }
+
+    /// Begins the windows of a key with its first request, as most people understand "5 an hour":
+    /// after the fifth request, the next one is admitted an hour after the first.
+    ///
+    /// The first request is one that finds the bucket full, so the next window begins with the first
+    /// request after the end of this one. If a window leaves the bucket short, because of debt or of
+    /// a [`capacity`](Self::capacity) above the rate, windows follow on each other until it is full.
+    /// Each [shard](Self::shards) has windows of its own.
+    ///
+    /// Only for fixed windows, and not for those of a calendar. Of this and [`start`](Self::start), the
+    /// last one counts.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{HOUR, Quota};
+    ///
+    /// const LOGIN: Quota = Quota::fixed_window(5, HOUR).from_first_use();
+    /// assert_eq!(LOGIN.to_string(), "fixed window: 5 per hour, start first use");
+    /// ```
+    #[must_use]
+    pub const fn from_first_use(mut self) -> Self {
+        self.start = Some(WindowStart::FirstUse);
         self
     }
 
@@ -489,9 +517,24 @@ impl Quota {
         }
     }
 
-    /// Where a window begins, if that was set.
+    /// Where a window begins, if that was set as an instant.
     #[must_use]
     pub const fn get_start(&self) -> Option<Timestamp> {
+        match self.start {
+            Some(WindowStart::At(start)) => Some(start),
+            _ => None,
+        }
+    }
+
+    /// Whether windows begin with the first use of a full bucket.
+    #[must_use]
+    pub const fn is_from_first_use(&self) -> bool {
+        matches!(self.start, Some(WindowStart::FirstUse))
+    }
+
+    /// Where windows begin, if that was set.
+    #[cfg(feature = "admin")]
+    pub(crate) const fn window_start(&self) -> Option<WindowStart> {
         self.start
     }
 
@@ -513,15 +556,16 @@ impl Quota {
         self.shards
     }
 
-    /// The first window that starts at the epoch or later, if the quota says where one starts.
-    pub(crate) const fn first_start(&self) -> Option<Timestamp> {
-        let (Some(start), Some(period)) = (self.start, units::micros(self.period)) else {
-            return None;
+    /// Where windows begin, if the quota says so: an instant is the first from the epoch on.
+    pub(crate) const fn first_start(&self) -> Option<WindowStart> {
+        let (Some(WindowStart::At(start)), Some(period)) = (self.start, units::micros(self.period))
+        else {
+            return self.start;
         };
         // A period is at most 2^53.
         match start.as_micros().checked_rem_euclid(period.get().cast_signed()) {
-            Some(micros) => Some(Timestamp::from_micros(micros)),
-            None => Some(start),
+            Some(micros) => Some(WindowStart::At(Timestamp::from_micros(micros))),
+            None => self.start,
         }
     }
 
@@ -534,7 +578,7 @@ impl Quota {
 }
 
 type QuotaNumbers =
-    (Kind, Duration, (u64, u64, Option<u64>, u64), (Option<Timestamp>, Option<Calendar>), u32);
+    (Kind, Duration, (u64, u64, Option<u64>, u64), (Option<WindowStart>, Option<Calendar>), u32);
 
 /// Quotas are equal if they count alike, however they are written.
 impl PartialEq for Quota {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::period::{self, Period};
 use super::scale::gcd;
+use super::window_start::{FIRST_USE, WindowStart};
 use super::{Calendar, Kind, Quota, QuotaError};
-use crate::clock::{Timestamp, excerpt};
+use crate::clock::excerpt;
 
 /// The error of a text that is not a quota. The message quotes the text and says what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,9 +195,12 @@ fn unknown_option(option: &str) -> ParseProblem {
     ParseProblem::Burst { given, capacity: excerpt(if is_number { value } else { "20" }) }
 }
 
-/// The text form of a [`Timestamp`].
-fn parse_start(text: &str) -> Result<Timestamp, ParseProblem> {
-    text.parse().map_err(|_| ParseProblem::Start(excerpt(text)))
+/// The text form of a [`Timestamp`], or `first use`.
+fn parse_start(text: &str) -> Result<WindowStart, ParseProblem> {
+    if text.eq_ignore_ascii_case(FIRST_USE) {
+        return Ok(WindowStart::FirstUse);
+    }
+    text.parse().map(WindowStart::At).map_err(|_| ParseProblem::Start(excerpt(text)))
 }
 
 impl fmt::Display for Quota {
@@ -281,7 +285,7 @@ impl fmt::Display for ParseQuotaError {
             ParseProblem::Option(given) => write!(
                 f,
                 "`{given}` is not an option (there are `capacity 20`, `max_reserved 80`, \
-                 `initial 5`, `start 2026-01-01T00:00:00Z` and `shards 4`)"
+                 `initial 5`, `start 2026-01-01T00:00:00Z`, `start first use` and `shards 4`)"
             ),
             ParseProblem::Burst { given, capacity } => {
                 write!(f, "`{given}` is not an option (write `capacity {capacity}`)")
@@ -289,8 +293,8 @@ impl fmt::Display for ParseQuotaError {
             ParseProblem::Twice(name) => write!(f, "`{name}` is given twice"),
             ParseProblem::Start(given) => write!(
                 f,
-                "start `{given}` is not an instant (write `2026-01-01T00:00:00Z`, or `@` and \
-                 microseconds since 1970)"
+                "start `{given}` is not an instant (write `2026-01-01T00:00:00Z`, `@` and \
+                 microseconds since 1970, or `first use`)"
             ),
             ParseProblem::Numbers(error) => error.fmt(f),
         }

@@ -179,6 +179,9 @@ fn push_bucket(json: &mut String, bucket: &Bucket, now: Timestamp) -> fmt::Resul
         ",\"bucket\":{{\"step\":{step},\"gain\":{gain},\"token\":{token},\"capacity\":{capacity},\
          \"floor\":{floor}"
     )?;
+    if bucket.is_from_first_use() {
+        json.push_str(",\"from_first_use\":true");
+    }
     push_windows(json, bucket, now)?;
     json.push('}');
     Ok(())
@@ -226,8 +229,12 @@ fn push_quota(json: &mut String, quota: &Quota) -> fmt::Result {
     let (capacity, initial) = (quota.get_capacity(), quota.get_initial());
     let max_reserved = OrNull(quota.get_max_reserved());
     write!(json, ",\"capacity\":{capacity},\"max_reserved\":{max_reserved},\"initial\":{initial}")?;
+    let shards = quota.get_shards();
+    if quota.is_from_first_use() {
+        return write!(json, ",\"start\":\"first use\",\"shards\":{shards}}}");
+    }
     let start = OrNull(quota.get_start().map(Timestamp::as_micros));
-    write!(json, ",\"start\":{start},\"shards\":{}}}", quota.get_shards())
+    write!(json, ",\"start\":{start},\"shards\":{shards}}}")
 }
 
 /// A number, or `null`.

@@ -5,6 +5,7 @@ mod any_numbers;
 mod calendars;
 #[cfg(feature = "memory")]
 mod edges;
+mod first_use;
 mod pairs;
 #[cfg(feature = "memory")]
 mod plans;

@@ -54,7 +54,9 @@ pub(super) fn random_quota(dice: &mut Dice) -> Quota {
             quota = quota.initial(dice.below(quota.get_capacity().saturating_add(1)));
         }
         let has_start = quota.kind() == Kind::FixedWindow && quota.windows().is_none();
-        if has_start && dice.one_in(2) {
+        if has_start && dice.one_in(3) {
+            quota = quota.from_first_use();
+        } else if has_start && dice.one_in(2) {
             let start = i64::try_from(dice.up_to(1 << 62)).unwrap();
             quota =
                 quota.start(Timestamp::from_micros(if dice.one_in(2) { start } else { -start }));
@@ -107,7 +109,7 @@ pub(super) fn vary_quota(dice: &mut Dice, before: &Quota) -> Quota {
     loop {
         let (mut rate, mut period) = (before.rate(), before.period());
         let (mut capacity, mut shards) = (before.get_capacity(), before.get_shards());
-        let mut start = before.get_start();
+        let (mut start, mut from_first_use) = (before.get_start(), before.is_from_first_use());
         let first = before.get_initial();
         let initial = (first < capacity).then_some(first);
         match dice.below(6) {
@@ -116,7 +118,10 @@ pub(super) fn vary_quota(dice: &mut Dice, before: &Quota) -> Quota {
             2 => capacity = dice.below(40),
             3 => shards = 1 + u32::try_from(dice.below(6)).unwrap(),
             4 => (period, capacity) = (period * 3, 0),
-            _ => start = start.map(|start| start + Duration::from_micros(1 + dice.up_to(1 << 40))),
+            _ => {
+                start = start.map(|start| start + Duration::from_micros(1 + dice.up_to(1 << 40)));
+                from_first_use = !from_first_use && dice.one_in(2);
+            }
         }
         let quota = match before.kind() {
             Kind::FixedWindow if before.windows().is_some() => vary_calendar(dice, before, rate),
@@ -126,6 +131,9 @@ pub(super) fn vary_quota(dice: &mut Dice, before: &Quota) -> Quota {
         let Ok(mut quota) = quota else { continue };
         if let Some(start) = start {
             quota = quota.start(start);
+        }
+        if from_first_use && before.kind() == Kind::FixedWindow && before.windows().is_none() {
+            quota = quota.from_first_use();
         }
         if let Some(most) = before.get_max_reserved() {
             quota = quota.max_reserved(most);

@@ -36,7 +36,7 @@ enum LeaseProblem {
     Quota(QuotaError),
     Reserves(Option<u64>),
     Shards(u32),
-    Calendar,
+    Windows,
     Numbers(Unleasable),
     Deadline { deadline: Duration, longest: Duration },
 }
@@ -61,8 +61,8 @@ pub(super) fn check(limit: &str, quota: &Quota) -> Result<LeaseTerms, LeaseError
     if quota.get_shards() > 1 {
         return refuse(LeaseProblem::Shards(quota.get_shards()));
     }
-    if quota.windows().is_some() {
-        return refuse(LeaseProblem::Calendar);
+    if quota.windows().is_some() || quota.is_from_first_use() {
+        return refuse(LeaseProblem::Windows);
     }
     match Bucket::new(quota) {
         Err(error) => refuse(LeaseProblem::Quota(error)),
@@ -91,9 +91,10 @@ impl fmt::Display for LeaseError {
                 f,
                 "it has {count} shards, which leasing replaces (leave `.shards({count})` out)"
             ),
-            LeaseProblem::Calendar => f.write_str(
-                "its windows are those of a calendar, and a node cannot tell when a window of the \
-                 store ends (use `fixed_window`, or charge the store itself)",
+            LeaseProblem::Windows => f.write_str(
+                "its windows are those of a calendar or begin with the first use, and a node cannot \
+                 tell when a window of the store ends (use `fixed_window` alone, or charge the store \
+                 itself)",
             ),
             LeaseProblem::Numbers(why) => why.fmt(f),
             LeaseProblem::Deadline { deadline, longest } => write!(

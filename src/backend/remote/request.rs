@@ -289,20 +289,23 @@ const fn numbers(bucket: &Bucket) -> [u64; 5] {
     [bucket.step(), bucket.gain(), bucket.token(), capacity, initial]
 }
 
-/// Whether a charge takes from one bucket what it holds, without debt, in steps of one length.
+/// Whether a charge takes from one bucket what it holds, without debt, in steps of one length that
+/// begin at known instants.
 pub(in crate::backend) fn is_plain(charge: &NamedCharge) -> bool {
     charge.takes
         && charge.other.is_none()
         && charge.terms.floor() == 0
         && charge.terms.max_wait() == 0
         && charge.bucket.calendar().is_none()
+        && !charge.bucket.is_from_first_use()
 }
 
-/// The first start of a window after the epoch.
+/// The first start of a window after the epoch; -2^53 if windows begin with the first use.
 pub(in crate::backend) fn phase(bucket: &Bucket, id: &NamedBucketId) -> i64 {
     match bucket.kind() {
         Kind::TokenBucket => 0,
         Kind::FixedWindow if bucket.calendar().is_some() => 0,
+        Kind::FixedWindow if bucket.is_from_first_use() => -MAX,
         Kind::FixedWindow => {
             let start = bucket.start().unwrap_or_else(|| id.get().phase(bucket));
             let step = i64::try_from(bucket.step()).unwrap_or(i64::MAX);

@@ -16,6 +16,9 @@ fn error(quota: Quota) -> String {
 fn each_refusal_shows_its_arithmetic_and_the_way_out() {
     let line = "an instant that one node has promised cannot be moved among nodes (set \
                 `.max_reserved(0)`)";
+    let windows = "its windows are those of a calendar or begin with the first use, and a node cannot \
+                   tell when a window of the store ends (use `fixed_window` alone, or charge the store \
+                   itself)";
     let cases = [
         (Quota::token_bucket(9, SECOND), format!("it may reserve tokens without bound, as max_reserved is not set, and {line}")),
         (Quota::token_bucket(9, SECOND).max_reserved(7), format!("it may reserve 7 tokens, and {line}")),
@@ -24,6 +27,7 @@ fn each_refusal_shows_its_arithmetic_and_the_way_out() {
         (Quota::token_bucket(1_000, SECOND).max_reserved(0).capacity(30), "a lot would live for half of the time in which the bucket fills, 15ms, and has to outlive its trips to the store, so for 20ms at least (raise the capacity to what is gained in 40ms)".into()),
         (Quota::fixed_window(1_000, Duration::from_millis(99)).max_reserved(0), "its window of 99ms is too short for trips to the store (use a window of 100ms or more, or a token bucket)".into()),
         (Quota::token_bucket(1, SECOND).max_reserved(0), "of its capacity of 1 tokens, the store would hold 0.5, less than one request takes (raise the capacity)".into()),
+        (Quota::fixed_window(1_000, SECOND).max_reserved(0).from_first_use(), windows.into()),
     ];
     for (quota, why) in cases {
         assert_eq!(error(quota), format!("limit `hot` cannot be leased: {why}"));
@@ -31,8 +35,7 @@ fn each_refusal_shows_its_arithmetic_and_the_way_out() {
     #[cfg(feature = "calendar")]
     assert_eq!(
         error(Quota::calendar(1_000, crate::quota::Calendar::monthly()).max_reserved(0)),
-        "limit `hot` cannot be leased: its windows are those of a calendar, and a node cannot tell when \
-         a window of the store ends (use `fixed_window`, or charge the store itself)"
+        format!("limit `hot` cannot be leased: {windows}")
     );
     for quota in [
         Quota::token_bucket(1_000, SECOND).max_reserved(0).capacity(40),

@@ -6,7 +6,7 @@ use super::fields::Fields;
 use crate::algebra::{Bucket, BucketNumbers, State};
 use crate::backend::memory::fingerprint::Tag;
 use crate::clock::Timestamp;
-use crate::quota::{Kind, MAX_UNITS};
+use crate::quota::{Kind, MAX_UNITS, WindowStart};
 
 /// The most buckets of a block.
 const MOST_BUCKETS: usize = 1_024;
@@ -92,8 +92,14 @@ fn write_quota(bucket: &Bucket, into: &mut Vec<u8>) {
     for units in [numbers.capacity, numbers.floor, numbers.initial] {
         into.extend_from_slice(&units.to_le_bytes());
     }
-    into.push(u8::from(numbers.start.is_some()));
-    into.extend_from_slice(&numbers.start.map_or(0, Timestamp::as_micros).to_le_bytes());
+    let (form, start) = match numbers.start {
+        None => (0, Timestamp::UNIX_EPOCH),
+        Some(WindowStart::At(start)) => (1, start),
+        Some(WindowStart::FirstUse) => (2, Timestamp::UNIX_EPOCH),
+        Some(WindowStart::Unknown) => (3, Timestamp::UNIX_EPOCH),
+    };
+    into.push(form);
+    into.extend_from_slice(&start.as_micros().to_le_bytes());
 }
 
 /// Reads the buckets of a block, whose check was right.
@@ -143,7 +149,9 @@ fn read_quota(fields: &mut Fields<'_>) -> Option<Bucket> {
     let (capacity, floor, initial) = (fields.i64()?, fields.i64()?, fields.i64()?);
     let start = match (fields.u8()?, fields.timestamp()?) {
         (0, Timestamp::UNIX_EPOCH) => None,
-        (1, start) => Some(start),
+        (1, start) => Some(WindowStart::At(start)),
+        (2, Timestamp::UNIX_EPOCH) => Some(WindowStart::FirstUse),
+        (3, Timestamp::UNIX_EPOCH) => Some(WindowStart::Unknown),
         _ => return None,
     };
     BucketNumbers { kind, step, gain, token, capacity, floor, initial, start }.bucket()

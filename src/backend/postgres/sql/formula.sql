@@ -7,6 +7,8 @@
 -- The step is below zero if the limit has windows of a calendar. Then the start of the present window,
 -- the mean length of windows and the end of the present one follow, and windows are counted: the time
 -- of a state is the number of its window, the present one is 0, and the step is 1.
+--
+-- The phase is -2^53 if windows begin with the first use of a full bucket.
 
 -- How often a limit gains, as it counts.
 CREATE OR REPLACE FUNCTION tollgate.step_of(quota bigint[]) RETURNS bigint
@@ -39,18 +41,35 @@ RETURN CASE
 END;
 
 -- A state that was refreshed to an instant.
-CREATE OR REPLACE FUNCTION tollgate.refresh(quota bigint[], state bigint[], at bigint)
-RETURNS bigint[]
+CREATE OR REPLACE FUNCTION tollgate.refresh(
+    quota bigint[], phase bigint, state bigint[], at bigint
+) RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    step CONSTANT bigint := tollgate.step_of(quota);
+    value CONSTANT bigint := tollgate.refreshed(quota[1], quota[3], step, state[1], state[2], at);
+BEGIN
+    IF phase = -9007199254740992 AND value = quota[3] THEN
+        -- The next use begins a window.
+        RETURN ARRAY[value, greatest(state[2], at)];
+    END IF;
+    RETURN ARRAY[value, tollgate.refreshed_ts(step, state[2], at)];
+END
+$$;
+
+-- The start of the window around an instant, as a limit counts it.
+CREATE OR REPLACE FUNCTION tollgate.last_gain(quota bigint[], phase bigint, at bigint)
+RETURNS bigint
 LANGUAGE sql IMMUTABLE
-RETURN ARRAY[
-    tollgate.refreshed(quota[1], quota[3], tollgate.step_of(quota), state[1], state[2], at),
-    tollgate.refreshed_ts(tollgate.step_of(quota), state[2], at)
-];
+RETURN CASE
+    WHEN phase = -9007199254740992 THEN at
+    ELSE tollgate.window_at(tollgate.step_of(quota), phase, at)
+END;
 
 CREATE OR REPLACE FUNCTION tollgate.absent(quota bigint[], phase bigint, at bigint)
 RETURNS bigint[]
 LANGUAGE sql IMMUTABLE
-RETURN ARRAY[quota[5], tollgate.window_at(tollgate.step_of(quota), phase, at)];
+RETURN ARRAY[quota[5], tollgate.last_gain(quota, phase, at)];
 
 -- The lowest value that can be counted.
 CREATE OR REPLACE FUNCTION tollgate.min_value(quota bigint[]) RETURNS bigint
@@ -151,25 +170,22 @@ RETURN greatest(quota[3] - 9007199254740992, least(cap, value + units));
 -- Whether a bucket is as a charge left it. `state` has its time as the limit counts it, and
 -- `left_state` as it is stored.
 CREATE OR REPLACE FUNCTION tollgate.untouched(
-    quota bigint[], state bigint[], left_state bigint[], now bigint
+    quota bigint[], phase bigint, state bigint[], left_state bigint[], now bigint
 ) RETURNS boolean
-LANGUAGE sql IMMUTABLE
-RETURN tollgate.refreshed(
-        quota[1], quota[3], tollgate.step_of(quota), state[1], state[2],
-        tollgate.present(quota, now)
-    ) = tollgate.refreshed(
-        quota[1], quota[3], tollgate.step_of(quota), left_state[1],
-        tollgate.counted(quota, left_state[2]), tollgate.present(quota, now)
-    )
-    AND tollgate.refreshed_ts(tollgate.step_of(quota), state[2], tollgate.present(quota, now))
-    = tollgate.refreshed_ts(
-        tollgate.step_of(quota), tollgate.counted(quota, left_state[2]),
-        tollgate.present(quota, now)
-    );
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    present CONSTANT bigint := tollgate.present(quota, now);
+    before CONSTANT bigint[] := ARRAY[left_state[1], tollgate.counted(quota, left_state[2])];
+    was CONSTANT bigint[] := tollgate.refresh(quota, phase, before, present);
+    held CONSTANT bigint[] := tollgate.refresh(quota, phase, state, present);
+BEGIN
+    RETURN held[1] = was[1] AND held[2] = was[2];
+END
+$$;
 
 -- The time is how many windows the block touches, if they are those of a calendar.
 CREATE OR REPLACE FUNCTION tollgate.block(
-    quota bigint[], state bigint[], "time" bigint, now bigint
+    quota bigint[], phase bigint, state bigint[], "time" bigint, now bigint
 ) RETURNS bigint[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -178,9 +194,9 @@ DECLARE
     blocked bigint[];
 BEGIN
     IF block_end <= present THEN
-        RETURN tollgate.refresh(quota, state, present);
+        RETURN tollgate.refresh(quota, phase, state, present);
     END IF;
-    blocked := tollgate.refresh(quota, state, block_end - 1);
+    blocked := tollgate.refresh(quota, phase, state, block_end - 1);
     blocked[1] := greatest(tollgate.min_value(quota), least(-1, blocked[1]));
     RETURN blocked;
 END
@@ -262,7 +278,7 @@ BEGIN
         END;
         at := 0;
     END IF;
-    held_ts := tollgate.window_at(step, phase, greatest(at, ts));
+    held_ts := tollgate.last_gain(quota, phase, greatest(at, ts));
     IF used = 0 THEN
         RETURN ARRAY[quota[5], held_ts];
     END IF;

@@ -7,7 +7,7 @@ RETURNS boolean
 LANGUAGE sql IMMUTABLE
 RETURN stored[3] = quota[1] AND stored[4] = quota[2] AND stored[5] = quota[3]
     AND stored[6] = CASE WHEN quota[5] = quota[3] THEN abs(quota[4]) ELSE -abs(quota[4]) END
-    AND (quota[4] < 0 OR (stored[2] % quota[4] + quota[4]) % quota[4] = phase);
+    AND (quota[4] < 0 OR phase = -9007199254740992 OR (stored[2] % quota[4] + quota[4]) % quota[4] = phase);
 
 -- Whether a bucket is full by the quota that it was stored for. One that was stored for another
 -- quota may have been dropped by now, so if it is full it counts as absent in all respects.
@@ -81,7 +81,7 @@ LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     state CONSTANT bigint[] := tollgate.read(stored, quota, phase, now);
 BEGIN
-    RETURN tollgate.refresh(quota, state, tollgate.present(quota, now));
+    RETURN tollgate.refresh(quota, phase, state, tollgate.present(quota, now));
 END
 $$;
 
@@ -177,6 +177,7 @@ BEGIN
     IF tollgate.is_used_by_others(stored, quota, phase, now) THEN
         what := tollgate.in_own(stored, quota, what, now);
         quota := tollgate.own_quota(stored, quota);
+        phase := 0;
         units := what[2];
         cap := quota[3];
         state := ARRAY[stored[1], tollgate.counted(quota, stored[2])];
@@ -190,11 +191,11 @@ BEGIN
     END IF;
     IF what[1] = 1 THEN
         state := tollgate.block(
-            quota, state, CASE WHEN quota[4] < 0 THEN what[4] ELSE units END, now
+            quota, phase, state, CASE WHEN quota[4] < 0 THEN what[4] ELSE units END, now
         );
         RETURN tollgate.record(quota, state[1], state[2]);
     END IF;
-    state := tollgate.refresh(quota, state, tollgate.present(quota, now));
+    state := tollgate.refresh(quota, phase, state, tollgate.present(quota, now));
     IF what[3] = 0 THEN
         cap := tollgate.refund_cap(quota, state, tollgate.present(quota, now));
         IF what[6] = 1 THEN
@@ -491,17 +492,19 @@ BEGIN
                     k := numbers[i] * 6;
                     s := numbers[i + 1] * 5;
                     quota := numbers[s - 3:s + 4];
+                    phase := numbers[i + 2];
                     cell := cells[k - 5:k];
                     what := numbers[i + 3:i + 10];
-                    IF tollgate.is_used_by_others(cell, quota, numbers[i + 2], now) THEN
+                    IF tollgate.is_used_by_others(cell, quota, phase, now) THEN
                         what := tollgate.in_own(cell, quota, what, now);
                         quota := tollgate.own_quota(cell, quota);
+                        phase := 0;
                         state := ARRAY[cell[1], tollgate.counted(quota, cell[2])];
                     ELSE
-                        state := tollgate.read(cell, quota, numbers[i + 2], now);
+                        state := tollgate.read(cell, quota, phase, now);
                     END IF;
                     is_refused := is_refused
-                        OR NOT tollgate.untouched(quota, state, what[4:5], now);
+                        OR NOT tollgate.untouched(quota, phase, state, what[4:5], now);
                 END IF;
             END LOOP;
             IF NOT is_refused THEN

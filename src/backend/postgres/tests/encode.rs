@@ -47,7 +47,8 @@ impl Batch {
             let Step::Apply(charges) = step else { return None };
             let [one] = charges.as_slice() else { return None };
             let begins_full = one.bucket.initial() == one.bucket.capacity();
-            let is_own = is_plain(one) && one.bucket.calendar().is_none();
+            let is_own =
+                is_plain(one) && one.bucket.calendar().is_none() && !one.bucket.is_from_first_use();
             (is_own && one.units > 0 && begins_full).then_some(one)
         }
         let charges: Option<BTreeMap<Vec<u8>, &TestCharge>> =
@@ -137,6 +138,7 @@ impl Encoder {
         let phase = match bucket.kind() {
             Kind::TokenBucket => 0,
             Kind::FixedWindow if bucket.calendar().is_some() => 0,
+            Kind::FixedWindow if bucket.is_from_first_use() => -MAX_UNITS.cast_signed(),
             Kind::FixedWindow => {
                 let start = bucket.start().unwrap_or_else(|| target.id().phase(bucket));
                 start.as_micros().rem_euclid(step)

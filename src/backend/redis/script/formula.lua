@@ -48,8 +48,29 @@ local function time_of(s, ts)
   return start[s] + mean[s] * ts + quarter
 end
 
+-- The phase of windows that begin with the first use of a full bucket.
+local FIRST_USE = -MAX_UNITS
+
+-- The start of the window around an instant, as a limit counts it.
+local function last_gain(s, phase, at)
+  if phase == FIRST_USE then
+    return at
+  end
+  return window_at(step[s], phase, at)
+end
+
 local function absent(s, phase, at)
-  return initial[s], window_at(step[s], phase, at)
+  return initial[s], last_gain(s, phase, at)
+end
+
+-- The state of a bucket at an instant, as its limit counts it.
+local function refreshed(s, phase, value, ts, at)
+  value, ts = refresh(gain[s], capacity[s], step[s], value, ts, at)
+  if phase == FIRST_USE and value == capacity[s] then
+    -- The next use begins a window.
+    return value, max(ts, at)
+  end
+  return value, ts
 end
 
 -- The highest value to which a refund may lift a bucket. It must not open a blocked one.
@@ -121,19 +142,19 @@ local function give(s, value, units, cap)
   return max(capacity[s] - MAX_UNITS, min(cap, value + units))
 end
 
-local function untouched(s, value, ts, left, left_ts)
-  value, ts = refresh(gain[s], capacity[s], step[s], value, ts, present[s])
-  left, left_ts = refresh(gain[s], capacity[s], step[s], left, counted(s, left_ts), present[s])
+local function untouched(s, phase, value, ts, left, left_ts)
+  value, ts = refreshed(s, phase, value, ts, present[s])
+  left, left_ts = refreshed(s, phase, left, counted(s, left_ts), present[s])
   return value == left and ts == left_ts
 end
 
 -- The time is how many windows a block touches, if they are those of a calendar.
-local function block(s, value, ts, time)
+local function block(s, phase, value, ts, time)
   local block_end = min(MAX_UNITS, present[s] + time)
   if block_end <= present[s] then
-    return refresh(gain[s], capacity[s], step[s], value, ts, present[s])
+    return refreshed(s, phase, value, ts, present[s])
   end
-  value, ts = refresh(gain[s], capacity[s], step[s], value, ts, block_end - 1)
+  value, ts = refreshed(s, phase, value, ts, block_end - 1)
   return max(capacity[s] - MAX_UNITS, min(-1, value)), ts
 end
 

@@ -38,12 +38,12 @@ end
 -- The state of a bucket that is not stored.
 local function first(s, phase)
   if initialized_at then
-    local ts = window_at(step[s], phase, initialized_at)
+    local ts = last_gain(s, phase, initialized_at)
     if start[s] then
       ts = min(0, floor((initialized_at - start[s]) / stored_as[s]))
     end
     local value
-    value, ts = refresh(gain[s], capacity[s], step[s], 0, ts, present[s])
+    value, ts = refreshed(s, phase, 0, ts, present[s])
     return min(initial[s], value), ts
   end
   return absent(s, phase, present[s])
@@ -62,7 +62,7 @@ end
 -- Whether a state means the same under the old and the new quota, so that it needs no conversion.
 local function is_counted_in(s, phase, ts, old_gain, old_token, old_capacity, old_stored_step)
   return old_gain == gain[s] and old_token == token[s] and old_capacity == capacity[s]
-    and old_stored_step == stored_step(s) and (start[s] or ts % step[s] == phase)
+    and old_stored_step == stored_step(s) and (start[s] or phase == FIRST_USE or ts % step[s] == phase)
 end
 
 -- Whether a bucket is full by the quota that it was stored for. One that was stored for another
@@ -164,7 +164,7 @@ end
 local function take(k, s, phase, units)
   local value, ts = read(k, s, phase)
   if value then
-    value, ts = refresh(gain[s], capacity[s], step[s], value, ts, present[s])
+    value, ts = refreshed(s, phase, value, ts, present[s])
     if value < units then
       refuse(k, s, phase, value, ts)
     elseif units > 0 or initial[s] ~= capacity[s] then
@@ -205,7 +205,7 @@ operations[2] = function(at)
         return nil
       end
       local found = cells[k]
-      value, ts = refresh(gain[s], capacity[s], step[s], value, ts, present[s])
+      value, ts = refreshed(s, phase, value, ts, present[s])
       return value, ts, value < 0 and found and not is_counted_in(s, phase, unpack(found, 2))
         and not is_full(found, s) and not yields(s, found[3], found[4], math.abs(found[6]))
     elseif is_counted_in(s, phase, ts, gain[before], token[before], capacity[before], stored_step(before)) then
@@ -259,7 +259,7 @@ operations[2] = function(at)
     if refused then
       -- Read again: a charge before it may have changed the numbers.
       value, ts = read(k, s, phase)
-      value, ts = refresh(gain[s], capacity[s], step[s], value, ts, present[s])
+      value, ts = refreshed(s, phase, value, ts, present[s])
       refuse(k, s, phase, value, ts)
     elseif pays then
       write(k, s, value, ts)
@@ -288,10 +288,10 @@ operations[3] = function(at)
     if conditional == 1 then
       local own, _, own_left, own_left_ts = own_limit(k, s, phase, 0, left, left_ts)
       if own then
-        s, left, left_ts = own, own_left, own_left_ts
+        s, phase, left, left_ts = own, 0, own_left, own_left_ts
         value, ts = cells[k][1], counted(s, cells[k][2])
       end
-      if not untouched(s, value, ts, left, left_ts) then
+      if not untouched(s, phase, value, ts, left, left_ts) then
         return behind
       end
     end
@@ -303,7 +303,7 @@ operations[3] = function(at)
     local stored = blocks == 1 and units > 0 or blocks == 0 and units < 0 or is_stored(k, s, phase)
     local own, own_units, own_since, own_since_ts = own_limit(k, s, phase, units, since, since_ts)
     if own then
-      s, since, since_ts = own, own_since, own_since_ts
+      s, phase, since, since_ts = own, 0, own_since, own_since_ts
       value, ts = cells[k][1], counted(s, cells[k][2])
       if blocks == 0 then
         units = own_units
@@ -311,9 +311,9 @@ operations[3] = function(at)
     end
     if stored then
       if blocks == 1 then
-        value, ts = block(s, value, ts, start[s] and windows or units)
+        value, ts = block(s, phase, value, ts, start[s] and windows or units)
       else
-        value, ts = refresh(gain[s], capacity[s], step[s], value, ts, present[s])
+        value, ts = refreshed(s, phase, value, ts, present[s])
         local cap = capacity[s]
         if conditional == 0 then
           cap = refund_cap(s, value, ts)
