@@ -285,7 +285,7 @@ impl Applied {
     }
 
     /// What each bucket answered, as a list of its own.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn into_readings(self) -> Vec<Reading> {
         match self.readings {
             List::One(one) => one.into(),

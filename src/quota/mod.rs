@@ -532,12 +532,6 @@ impl Quota {
         matches!(self.start, Some(WindowStart::FirstUse))
     }
 
-    /// Where windows begin, if that was set.
-    #[cfg(feature = "admin")]
-    pub(crate) const fn window_start(&self) -> Option<WindowStart> {
-        self.start
-    }
-
     /// Where the windows begin, if they are those of a calendar.
     #[cfg(feature = "calendar")]
     #[must_use]

@@ -93,7 +93,7 @@ fn toml_that_is_none_tells_where() {
         (
             "[limits.a]\nrate = 5\nper = '1h'\nstart = 2026-01-01T02:00:00+02:00",
             "4:9: limit \"a\": `start` is the time 2026-01-01T02:00:00+02:00 (write a time in UTC, \
-             such as \"2026-01-01T00:00:00Z\")",
+             such as \"2026-01-01T00:00:00Z\", or \"first use\")",
         ),
         ("[[limits]]\na = '5 per hour'", "1:1: `limits` is a list"),
         (

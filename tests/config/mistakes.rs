@@ -128,7 +128,10 @@ fn the_numbers_are_a_text_or_fields() {
     );
     is_wrong_in_api(
         "rate: 5, per: \"1s\", start: ¶\"monday\"",
-        &["`start` is the text \"monday\" (write a time in UTC, such as \"2026-01-01T00:00:00Z\")"],
+        &[
+            "`start` is the text \"monday\" (write a time in UTC, such as \"2026-01-01T00:00:00Z\", \
+             or \"first use\")",
+        ],
     );
     is_wrong_in_api(
         "rate: 5, per: \"1s\", shards: ¶0",

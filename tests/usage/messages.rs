@@ -291,7 +291,7 @@ fn the_error_of_an_unknown_option_lists_the_options() {
             &format!("10 per minute, {option}"),
             &format!(
                 "`{option}` is not an option (there are `capacity 20`, `max_reserved 80`, \
-                 `initial 5`, `start 2026-01-01T00:00:00Z` and `shards 4`)"
+                 `initial 5`, `start 2026-01-01T00:00:00Z`, `start first use` and `shards 4`)"
             ),
         );
     }
@@ -358,8 +358,8 @@ fn the_error_of_a_bad_start_shows_examples() {
         unparsable(
             &format!("fixed window: 10 per day, start {start}"),
             &format!(
-                "start `{start}` is not an instant (write `2026-01-01T00:00:00Z`, or `@` and \
-                 microseconds since 1970)"
+                "start `{start}` is not an instant (write `2026-01-01T00:00:00Z`, `@` and \
+                 microseconds since 1970, or `first use`)"
             ),
         );
     }
@@ -379,8 +379,8 @@ fn a_text_with_a_start_at_another_offset_is_not_read_as_utc() {
         unparsable(
             &format!("fixed window: 10/day, start 2026-01-01T{start}"),
             &format!(
-                "start `2026-01-01T{start}` is not an instant (write `2026-01-01T00:00:00Z`, or \
-                 `@` and microseconds since 1970)"
+                "start `2026-01-01T{start}` is not an instant (write `2026-01-01T00:00:00Z`, \
+                 `@` and microseconds since 1970, or `first use`)"
             ),
         );
     }

@@ -47,6 +47,7 @@ impl Shard {
     }
 
     /// Decides one charge on a bucket that [`charge_known`](Self::charge_known) did not find.
+    #[inline(always)]
     pub(super) fn charge_unknown(
         &mut self,
         print: Fingerprint,
@@ -54,11 +55,22 @@ impl Shard {
         charge: &Charge<'_>,
         now: Timestamp,
     ) -> (Charged, KeptNumbers) {
-        let found = match unknown {
-            LookupMiss::New => None,
-            // The shard was locked all the time, so the bucket is still there.
-            LookupMiss::OtherQuota => self.table.find(print.tag()),
-        };
+        match unknown {
+            LookupMiss::New => apply_one(&mut NewSlot { shard: self, print }, (), charge, now),
+            LookupMiss::OtherQuota => self.charge_other(print, charge, now),
+        }
+    }
+
+    /// Decides one charge on a bucket that is stored with another quota.
+    #[cold]
+    fn charge_other(
+        &mut self,
+        print: Fingerprint,
+        charge: &Charge<'_>,
+        now: Timestamp,
+    ) -> (Charged, KeptNumbers) {
+        // The shard was locked all the time, so the bucket is still there.
+        let found = self.table.find(print.tag());
         apply_one(&mut FoundSlot { shard: self, found, print }, (), charge, now)
     }
 }
@@ -77,6 +89,26 @@ impl CellStore for KnownSlot<'_> {
     #[inline]
     fn write(&mut self, (): (), _: &Bucket, state: State, _: Timestamp) {
         self.0.set_state(state);
+    }
+}
+
+/// The place of a bucket that is not stored.
+struct NewSlot<'s> {
+    shard: &'s mut Shard,
+    print: Fingerprint,
+}
+
+impl CellStore for NewSlot<'_> {
+    type Cell = ();
+
+    #[inline(always)]
+    fn find(&mut self, (): (), _: BucketId<'_>, _: &Bucket, _: Timestamp) -> Found {
+        Found::Absent
+    }
+
+    #[inline(always)]
+    fn write(&mut self, (): (), bucket: &Bucket, state: State, now: Timestamp) {
+        self.shard.store(None, self.print, bucket, state, now);
     }
 }
 

@@ -26,7 +26,10 @@ pub(super) fn limit(limit: &Limit, in_force: &Limit, path: &str) -> Value {
         "capacity": quota.get_capacity(),
         "initial": quota.get_initial(),
         "max_reserved": quota.get_max_reserved(),
-        "start": quota.window_start().map(|start| start.to_string()),
+        "start": match quota.is_from_first_use() {
+            true => Value::from("first use"),
+            false => json!(quota.get_start()),
+        },
         "shards": quota.get_shards(),
         "on_failure": limit.get_on_failure().map(|on_failure| match on_failure {
             OnFailure::Refuse => "refuse",
