@@ -182,10 +182,12 @@ export class Bucket {
   take(cost = this.cost ?? 1, now = this.time()) {
     this.last = { ...this.predict(cost, now), cost, sent: now };
     if (this.last.verdict !== "refused") {
-      const { step, gain, token, capacity, windows } = this.bucket;
+      const { step, gain, token, capacity, windows, from_first_use } = this.bucket;
       const [sent, arrived] = [now, now + 4 * this.uncertainty].map((time) =>
         charge(this.bucket, this, this.serverTime(time), cost));
-      const isFull = sent.value + BigInt(cost) * BigInt(token) === BigInt(capacity);
+      // If it fills up on the way, the request begins a window.
+      const { value: held } = from_first_use ? arrived : sent;
+      const isFull = held + BigInt(cost) * BigInt(token) === BigInt(capacity);
       const passed = arrived.ts - sent.ts;
       const steps = windows ? nearest(passed, BigInt(windows.mean)) : passed / BigInt(step);
       const gained = steps * BigInt(gain);

@@ -18,7 +18,8 @@ use crate::quota::MAX_UNITS;
 ///   window starts, so it stays blocked until the window in which `end` lies is over; the next
 ///   window is one unit short. A token bucket that counts in longer
 ///   [steps](crate::Quota#what-is-exact) than microseconds stays blocked until the step is over, and
-///   in that step it looks like one in debt.
+///   in that step it looks like one in debt. Where windows begin with the
+///   [first use](crate::Quota::from_first_use), a block on a full bucket is one.
 /// * Deeper debt is kept. Reservations made before the block keep their instants, and later ones
 ///   come after `end`.
 /// * Of two blocks the one that ends later wins, in either order. A [`refund`](super::refund) does
@@ -50,11 +51,13 @@ use crate::quota::MAX_UNITS;
 #[must_use]
 pub fn block(bucket: &Bucket, state: State, end: Timestamp, now: Timestamp) -> State {
     let end = end.min(LAST);
+    let held = bucket.refresh(state, now);
     if end <= now {
-        return bucket.refresh(state, now);
+        return held;
     }
     let last_tick = Timestamp::from_micros(end.as_micros().saturating_sub(1));
-    let State { value, ts } = bucket.refresh(state, last_tick);
+    // Windows that begin with the first use follow on each other from the block on.
+    let State { value, ts } = bucket.seen_by(bucket).refresh(held, last_tick);
     // If the capacity is all 2^53 units that can be counted, no value below zero is left to store.
     let blocked = State { value: value.min(-1).max(bucket.min_value()), ts };
     // The time of a window of a calendar that is yet to come is told from the present one.

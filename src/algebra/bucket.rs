@@ -289,8 +289,13 @@ impl Bucket {
             Some(calendar) => (calendar.mean() / 5).saturating_mul(4).unsigned_abs(),
             None => self.step.get(),
         };
-        let windows = self.steps_to_gain(left.unsigned_abs()).saturating_sub(1);
-        let shortest = windows.saturating_mul(step).saturating_add(1);
+        let windows = self.steps_to_gain(left.unsigned_abs());
+        let shortest = if self.is_from_first_use() {
+            // A full bucket begins its window with the request.
+            windows.saturating_mul(step)
+        } else {
+            windows.saturating_sub(1).saturating_mul(step).saturating_add(1)
+        };
         left < terms.floor().min(0) || shortest > terms.max_wait()
     }
 

@@ -42,7 +42,9 @@ use crate::quota::MAX_UNITS;
 ///   used.
 /// * A [blocked](super::block) state, which has a value below zero and a time yet to come, stays
 ///   blocked: its value stays below zero, and its time does not get earlier. Where the new windows
-///   start at other times, it is blocked until the end of the first window that starts after that.
+///   start at other times, it is blocked until the end of the first window that starts after that;
+///   where they are those of a calendar, until the end of the window in which it ends, or, where that
+///   cannot be told, of the next.
 ///
 /// Each shard is converted by itself, and keeps what was used of it, whatever the number of shards.
 /// If that number grows, the new shards are absent; if it falls, some shards are not asked any
@@ -108,8 +110,8 @@ impl Bucket {
     ) -> State {
         match self.calendar {
             Some(calendar) if ts > now && old.calendar.is_none() => {
-                // A block holds to the end of the window in which it ends. Without one, the clock
-                // has been set back.
+                // A block holds to the end of the window in which it ends, and so does debt that
+                // cannot be told from one. Otherwise the clock has been set back.
                 let start = calendar.start(now);
                 let ahead = if value < 0 { calendar.ahead_of_end(start, ts) } else { 0 };
                 State { value: self.initial, ts: calendar.time_of(start, ahead) }

@@ -71,7 +71,8 @@ impl RateLimiter {
     /// Until then, a request is refused, or waits until after the block. Then a token bucket starts
     /// empty. A fixed window refills at the start of a window only, so it stays closed until the
     /// window ends in which the block does; the next window has one token less, or a part of one if
-    /// the limit is in shards. `Retry-After` and [`Snapshot::wait`] have the exact time.
+    /// the limit is in shards. Where windows begin with the
+    /// [first use](crate::Quota::from_first_use), the block of a full bucket begins one. `Retry-After` and [`Snapshot::wait`] have the exact time.
     /// [`algebra::block`](crate::algebra::block) is the formula.
     ///
     /// * Of two blocks, the one that ends later counts. A [penalty](Self::penalize) during a block

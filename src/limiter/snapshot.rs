@@ -267,6 +267,10 @@ impl Snapshot {
     /// The end of the current window, at which the next one begins and brings its tokens; `None` for
     /// a token bucket.
     ///
+    /// Where windows begin with the [first use](crate::Quota::from_first_use), a full bucket has none
+    /// yet, and this tells of the one that a request would begin now. If such a limit is in shards,
+    /// each has windows of its own, and this tells of one of them.
+    ///
     /// # Examples
     ///
     /// ```

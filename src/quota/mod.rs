@@ -388,10 +388,11 @@ impl Quota {
     /// Begins the windows of a key with its first request, as most people understand "5 an hour":
     /// after the fifth request, the next one is admitted an hour after the first.
     ///
-    /// The first request is one that finds the bucket full, so the next window begins with the first
-    /// request after the end of this one. If a window leaves the bucket short, because of debt or of
-    /// a [`capacity`](Self::capacity) above the rate, windows follow on each other until it is full.
-    /// Each [shard](Self::shards) has windows of its own.
+    /// The first request is one that finds the bucket full, or unused, so the next window begins with
+    /// the first request after the end of this one. If the bucket is still short then, as after
+    /// debt or with a [`capacity`](Self::capacity) above the rate, windows follow on each other until
+    /// it is full. A [block](crate::RateLimiter::block) counts as a request here. Each
+    /// [shard](Self::shards) has windows of its own.
     ///
     /// Only for fixed windows, and not for those of a calendar. Of this and [`start`](Self::start), the
     /// last one counts.

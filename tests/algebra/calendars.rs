@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::ToSpan;
 use jiff::civil::date;
 use jiff::tz::TimeZone;
-use tollgate::algebra::{Bucket, State, Terms, Verdict, charge, charge_pair, rescale};
+use tollgate::algebra::{Bucket, State, Terms, Verdict, block, charge, charge_pair, rescale};
 use tollgate::quota::{Calendar, Weekday};
 use tollgate::{Quota, Timestamp};
 use tollgate_testing::cases::times;
@@ -291,6 +291,44 @@ fn a_time_ahead_costs_no_month_unless_it_is_a_block() {
             [0, (3 - value).clamp(0, 3)],
             "{value} at {ts:?}"
         );
+    }
+}
+
+/// Two plans that take over with each request, the one by a calendar, convert a block to and fro.
+#[test]
+fn a_block_that_is_converted_to_and_fro_ends_when_it_did_once() {
+    let bucket = Bucket::new(&Quota::token_bucket(3, Duration::from_secs(60))).unwrap();
+    for calendar in [Calendar::monthly(), Calendar::weekly(Weekday::Monday), Calendar::daily()] {
+        let windows = Bucket::new(&Quota::calendar(3, calendar)).unwrap();
+        for days in 0..800 {
+            let now: Timestamp = "2027-01-20T12:00:00Z".parse().unwrap();
+            let end = now + Duration::from_secs(days * 86_400 + 1);
+            let blocked = block(&bucket, bucket.absent(now, now), end, now);
+            let once = rescale(&bucket, &windows, blocked, now, now);
+            let opens = windows.gains_next(once);
+            // With the window in which it ends, or the next one.
+            let window = windows.absent(end, end);
+            let next = windows.gains_next(window);
+            let latest = windows.gains_next(windows.absent(next, next));
+            assert!(opens == next || opens == latest, "{calendar}, {days}: {opens:?}");
+            let mut held = once;
+            for _ in 0..20 {
+                held = rescale(&windows, &bucket, held, now, now);
+                held = rescale(&bucket, &windows, held, now, now);
+            }
+            assert_eq!(windows.gains_next(held), opens, "{calendar}, {days}");
+        }
+    }
+}
+
+/// When a bucket gains next.
+trait Gains {
+    fn gains_next(&self, state: State) -> Timestamp;
+}
+
+impl Gains for Bucket {
+    fn gains_next(&self, state: State) -> Timestamp {
+        self.full_at(State { value: self.capacity() - 1, ..state })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::algebra::{Bucket, State, Terms, Verdict, charge, undo, untouched};
+use tollgate::algebra::{Bucket, State, Terms, Verdict, block, charge, undo, untouched};
 use tollgate::backend::{BucketId, BucketRecord, Key};
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, Timestamp};
 use tollgate_testing::cases::times;
@@ -147,6 +147,34 @@ async fn five_an_hour_are_five_in_the_hour_that_begins_with_the_first() {
         // The hour is over, and nobody has begun another.
         let next = tollgate::clock::Clock::now(&clock);
         assert_eq!(ask().await.unwrap().snapshot().window_end(), Some(next + HOUR));
+    }
+}
+
+/// Neither longer than the window that it begins, nor open before its end.
+#[test]
+fn a_block_begins_a_window_if_none_is_under_way() {
+    let bucket = Bucket::new(&Quota::fixed_window(5, HOUR).from_first_use()).unwrap();
+    let full = State { value: 5, ts: START };
+    for (minutes, closed) in [(10, HOUR), (60, HOUR), (61, 2 * HOUR), (600, 10 * HOUR)] {
+        let now = START + 7 * HOUR;
+        let blocked = block(&bucket, full, now + minutes * MINUTE, now);
+        let ask = |at| charge(&bucket, blocked, 1, Terms::AT_ONCE, at).verdict();
+        let opens = now + closed;
+        let before = Timestamp::from_micros(opens.as_micros() - 1);
+        assert_eq!([ask(before), ask(opens)], [Verdict::Refused, Verdict::Admitted], "{minutes}");
+    }
+}
+
+/// A cost that an idle bucket can never grant in time is an error, and no refusal for ever.
+#[test]
+fn a_wait_is_as_long_as_the_window_that_the_request_would_begin() {
+    let nothing_saved = Quota::fixed_window(5, HOUR).capacity(0).from_first_use();
+    let bucket = Bucket::new(&nothing_saved).unwrap();
+    for (max_wait, too_large) in [(HOUR / 2, true), (HOUR, false)] {
+        let terms = Terms::reserving(bucket.floor()).within(max_wait);
+        assert_eq!(bucket.too_large(1, terms), too_large);
+        let charged = charge(&bucket, bucket.absent(START, START), 1, terms, START);
+        assert_eq!(charged.verdict() == Verdict::Refused, too_large);
     }
 }
 

@@ -112,16 +112,14 @@ pub(super) fn vary_quota(dice: &mut Dice, before: &Quota) -> Quota {
         let (mut start, mut from_first_use) = (before.get_start(), before.is_from_first_use());
         let first = before.get_initial();
         let initial = (first < capacity).then_some(first);
-        match dice.below(6) {
+        match dice.below(7) {
             0 => rate = 1 + dice.below(6),
             1 => period *= 1 + u32::try_from(dice.below(4)).unwrap(),
             2 => capacity = dice.below(40),
             3 => shards = 1 + u32::try_from(dice.below(6)).unwrap(),
             4 => (period, capacity) = (period * 3, 0),
-            _ => {
-                start = start.map(|start| start + Duration::from_micros(1 + dice.up_to(1 << 40)));
-                from_first_use = !from_first_use && dice.one_in(2);
-            }
+            5 => from_first_use = !from_first_use,
+            _ => start = start.map(|start| start + Duration::from_micros(1 + dice.up_to(1 << 40))),
         }
         let quota = match before.kind() {
             Kind::FixedWindow if before.windows().is_some() => vary_calendar(dice, before, rate),
@@ -132,7 +130,8 @@ pub(super) fn vary_quota(dice: &mut Dice, before: &Quota) -> Quota {
         if let Some(start) = start {
             quota = quota.start(start);
         }
-        if from_first_use && before.kind() == Kind::FixedWindow && before.windows().is_none() {
+        let is_plain_window = before.kind() == Kind::FixedWindow && before.windows().is_none();
+        if from_first_use && is_plain_window {
             quota = quota.from_first_use();
         }
         if let Some(most) = before.get_max_reserved() {

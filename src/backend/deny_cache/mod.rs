@@ -178,7 +178,8 @@ impl<B: Backend> DenyCache<B> {
             let sighting = self.table.get(slot, charge.bucket())?;
             // By the numbers of another quota, a store counts the windows of a calendar from the state
             // that it keeps, which may be older than what was seen.
-            if sighting.bucket != sighting.bucket.seen_by(charge.bucket()) {
+            let seen = sighting.bucket.seen_by(charge.bucket());
+            if sighting.bucket.calendar() != seen.calendar() {
                 return None;
             }
             known.push(id, sighting, now, self.max_age)?;

@@ -204,6 +204,22 @@ async fn a_smaller_cost_that_still_fits_is_asked_of_the_store() {
 }
 
 #[test]
+fn a_window_is_refused_from_memory_wherever_it_begins() {
+    let of_key = Quota::fixed_window(2, SECOND);
+    for quota in [of_key, of_key.start(START), of_key.from_first_use()] {
+        let case = Case::new(|_| Fault::None);
+        let bucket = Bucket::new(&quota).unwrap();
+        let verdicts = [0; 9].map(|_| {
+            let charge = Charge::take(BucketId::new("a", &Key::GLOBAL), &bucket, 1);
+            let Answer::Ready(Ok(applied)) = case.cache.apply(&[charge]) else { panic!() };
+            applied.verdict()
+        });
+        assert_eq!(verdicts.map(|one| one == Verdict::Admitted)[..3], [true, true, false]);
+        assert_eq!(case.store.calls(), 3, "{quota}");
+    }
+}
+
+#[test]
 fn the_wait_becomes_shorter_and_the_store_is_asked_when_it_is_over() {
     let case = Case::new(|_| Fault::None);
     let bucket = Bucket::new(&Quota::token_bucket(2, SECOND)).unwrap();

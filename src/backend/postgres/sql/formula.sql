@@ -191,12 +191,13 @@ LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     present CONSTANT bigint := tollgate.present(quota, now);
     block_end CONSTANT bigint := least(9007199254740992, present + least("time", 9007199254740992));
-    blocked bigint[];
+    blocked bigint[] := tollgate.refresh(quota, phase, state, present);
 BEGIN
     IF block_end <= present THEN
-        RETURN tollgate.refresh(quota, phase, state, present);
+        RETURN blocked;
     END IF;
-    blocked := tollgate.refresh(quota, phase, state, block_end - 1);
+    -- As any windows: those from the first use follow on each other from the block on.
+    blocked := tollgate.refresh(quota, 0, blocked, block_end - 1);
     blocked[1] := greatest(tollgate.min_value(quota), least(-1, blocked[1]));
     RETURN blocked;
 END
@@ -273,7 +274,7 @@ BEGIN
         -- A block holds to the end of the window in which it ends.
         ts := CASE
             WHEN is_blocked AND ts >= quota[8]
-            THEN greatest(1, (ts - quota[6] + quota[7] - 1) / quota[7])
+            THEN (ts - quota[8] + quota[7] / 8) / quota[7] + 1
             ELSE 0
         END;
         at := 0;

@@ -93,7 +93,7 @@ CREATE OR REPLACE FUNCTION tollgate.left_for(
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF tollgate.is_counted_in(left_cell, quota, phase) THEN
-        RETURN ARRAY[left_cell[1], tollgate.counted(quota, left_cell[2])];
+        RETURN tollgate.held(left_cell, quota, phase, now);
     END IF;
     RETURN tollgate.rescale(left_cell, quota, phase, now);
 END

@@ -8,8 +8,8 @@
 --             plain charges, 0 otherwise;
 --           * how many limits there are, and the gain, token, capacity, step and initial of each. If
 --             one has windows of a calendar, its step is below zero, and the next one has in place
---             of these numbers the start of the present window, the mean length of windows, and 0;
---             then the last one has the instants between which that holds, 0, 0 and -1;
+--             of these numbers the start of the present window, the mean length of windows, and its
+--             end; then the last one has the instants between which that holds, 0, 0 and -2;
 --           * in a batch of kind 2, for each run of buckets that are charged alike: how many
 --             buckets, their limit, their phase, how many charges each has, and the units of each
 --             charge;

@@ -150,11 +150,12 @@ end
 
 -- The time is how many windows a block touches, if they are those of a calendar.
 local function block(s, phase, value, ts, time)
+  value, ts = refreshed(s, phase, value, ts, present[s])
   local block_end = min(MAX_UNITS, present[s] + time)
   if block_end <= present[s] then
-    return refreshed(s, phase, value, ts, present[s])
+    return value, ts
   end
-  value, ts = refreshed(s, phase, value, ts, block_end - 1)
+  value, ts = refresh(gain[s], capacity[s], step[s], value, ts, block_end - 1)
   return max(capacity[s] - MAX_UNITS, min(-1, value)), ts
 end
 
@@ -232,7 +233,8 @@ local function rescale(s, phase, value, ts, old_gain, old_token, old_capacity, o
   local is_blocked = value < 0 and ts > at
   if start[s] and at == now then
     -- A block holds to the end of the window in which it ends.
-    ts, at = is_blocked and ts >= stop[s] and max(1, ceil((ts - start[s]) / mean[s])) or 0, 0
+    local behind = ts - stop[s] + floor(mean[s] / 8)
+    ts, at = is_blocked and ts >= stop[s] and floor(behind / mean[s]) + 1 or 0, 0
   end
   local held, held_ts = absent(s, phase, max(at, ts))
   local used = min(MAX_UNITS, old_capacity - value)

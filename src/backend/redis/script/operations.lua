@@ -209,6 +209,7 @@ operations[2] = function(at)
       return value, ts, value < 0 and found and not is_counted_in(s, phase, unpack(found, 2))
         and not is_full(found, s) and not yields(s, found[3], found[4], math.abs(found[6]))
     elseif is_counted_in(s, phase, ts, gain[before], token[before], capacity[before], stored_step(before)) then
+      value, ts = refreshed(s, phase, value, ts, present[s])
       return value, ts, false
     end
     ts = time_of(before, ts)
