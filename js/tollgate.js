@@ -74,9 +74,11 @@ function chargeSlower(numbers, { ts, kept }, now, cost, maxWait) {
   const used = BigInt(capacity) - own.value;
   const inOwn = (units) => (units * BigInt(token)) / BigInt(numbers.token);
   const taken = (used * BigInt(numbers.token) + BigInt(token) - 1n) / BigInt(token); // rounded up
-  const left = BigInt(numbers.capacity) - taken;
-  const held = own.value < 0n && own.ts > now ? min(left, -1n) : left; // blocked, or not
-  const start = startOfStep(numbers, BigInt(ts), now);
+  const left = BigInt(numbers.capacity) - min(taken, 2n ** 53n); // more cannot be counted
+  const isBlocked = own.value < 0n && own.ts > now;
+  const held = isBlocked ? min(left, -1n) : left;
+  const start = kept.windows && own.ts > now ? own.ts : // they are of the same calendar
+    startOfStep(numbers, BigInt(ts), own.ts, isBlocked, now);
   const wait = held < 0n ? 0 : maxWait; // what is used has to fit before any can be reserved
   const charged = charge(numbers, { value: held, ts: start }, now, cost, wait);
   if (charged.verdict !== "refused") return charged;
@@ -86,14 +88,22 @@ function chargeSlower(numbers, { ts, kept }, now, cost, maxWait) {
   return { ...charged, wait: afterSteps(kept, own.ts, steps) - now };
 }
 
-/** When the step or the window around now began, where one begins at `ts`. */
-function startOfStep({ step, windows, from_first_use }, ts, now) {
+/**
+ * When the step or the window begins in which a bucket counts that was counted in other numbers until
+ * `until`, where one begins at `ts`: around now, or the first after a block.
+ */
+function startOfStep({ step, windows, from_first_use }, ts, until, isBlocked, now) {
   if (windows) {
-    const { start, around } = counted(windows);
-    return start(around(now));
+    const { start, around, mean } = counted(windows);
+    const [begun, end] = [start(around(now)), start(around(now) + 1n)];
+    if (!isBlocked || until < end) return begun;
+    return begun + mean * ((until - end + mean / 8n) / mean + 1n) + mean / 4n;
   }
-  if (now <= ts) return ts;
-  return from_first_use ? now : now - ((now - ts) % BigInt(step));
+  const at = until > now ? until : now;
+  if (from_first_use) return at;
+  step = BigInt(step);
+  const begun = at - ((((at - ts) % step) + step) % step);
+  return isBlocked && begun < until ? begun + step : begun;
 }
 
 /** The instant so many steps after a time. */
@@ -182,12 +192,10 @@ export class Bucket {
   take(cost = this.cost ?? 1, now = this.time()) {
     this.last = { ...this.predict(cost, now), cost, sent: now };
     if (this.last.verdict !== "refused") {
-      const { step, gain, token, capacity, windows, from_first_use } = this.bucket;
+      const { step, gain, token, capacity, windows } = this.bucket;
       const [sent, arrived] = [now, now + 4 * this.uncertainty].map((time) =>
         charge(this.bucket, this, this.serverTime(time), cost));
-      // If it fills up on the way, the request begins a window.
-      const { value: held } = from_first_use ? arrived : sent;
-      const isFull = held + BigInt(cost) * BigInt(token) === BigInt(capacity);
+      const isFull = sent.value + BigInt(cost) * BigInt(token) === BigInt(capacity);
       const passed = arrived.ts - sent.ts;
       const steps = windows ? nearest(passed, BigInt(windows.mean)) : passed / BigInt(step);
       const gained = steps * BigInt(gain);

@@ -217,9 +217,10 @@ impl Bucket {
         self.start
     }
 
-    /// Whether windows begin with the first use of a full bucket.
+    /// Whether windows begin with the [first use](crate::Quota::from_first_use) of a full bucket.
+    #[must_use]
     #[inline]
-    pub(crate) const fn is_from_first_use(&self) -> bool {
+    pub const fn is_from_first_use(&self) -> bool {
         matches!(self.start, Some(WindowStart::FirstUse))
     }
 
