@@ -16,5 +16,7 @@ mod leavers;
 #[cfg(feature = "axum")]
 mod places;
 mod shared;
+#[cfg(all(feature = "axum", feature = "leasing", feature = "redis"))]
+mod shutdown;
 #[cfg(feature = "axum")]
 mod storms;

@@ -17,6 +17,7 @@
 //! return is answered.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
 
@@ -86,14 +87,21 @@ impl SharedQueue {
                 self.with(|waiters, wakers| waiters.record_refusal(slot, self.now(), wakers));
                 continue;
             };
-            let mut undo = SmallVec::<[Adjustment<'_>; 2]>::new();
-            let parts = self.buckets().parts().iter().zip(slot.grant.taken.as_slice());
+            let taken = slot.grant.taken.clone();
+            let has_other_left = Arc::new(AtomicBool::new(false));
+            // Made before the store is asked, which may panic.
+            let undo = PendingUndo {
+                queue: Arc::clone(self),
+                slot: Some(slot),
+                over_counted,
+                has_other_left: Arc::clone(&has_other_left),
+            };
+            let mut adjustments = SmallVec::<[Adjustment<'_>; 2]>::new();
+            let parts = self.buckets().parts().iter().zip(taken.as_slice());
             for ((part, &units), after) in parts.zip(expected) {
-                undo.push(Adjustment::undo(part.id(), part.bucket(), units, after));
+                adjustments.push(Adjustment::undo(part.id(), part.bucket(), units, after));
             }
-            let answer = self.backend.adjust(&undo);
-            let undo = PendingUndo { queue: Arc::clone(self), slot: Some(slot), over_counted };
-            match answer {
+            match self.backend.adjust(&adjustments) {
                 Answer::Ready(answer) => {
                     if undo.finish(&answer) {
                         result = UndoResult::Undone;
@@ -109,8 +117,12 @@ impl SharedQueue {
                         }
                         queue.undo_free_slots();
                     });
-                    // The task above goes on with the next slot, and forgets the queue in the end.
-                    return UndoResult::Asked;
+                    if !has_other_left.swap(true, Ordering::AcqRel) {
+                        // The task above goes on with the next slot, and forgets the queue in the
+                        // end.
+                        return UndoResult::Asked;
+                    }
+                    // There is no task: it was dropped at once.
                 }
             }
         }
@@ -192,6 +204,11 @@ struct PendingUndo {
     slot: Option<TimeSlot>,
     /// Whether a return was counted that the store may not have carried out yet.
     over_counted: bool,
+    /// If no answer comes, this is dropped, perhaps while the loop that made it is still on the
+    /// stack below: a runtime that has shut down drops a task at once. Whichever of the two comes
+    /// to this last goes on with the next slot. Otherwise each slot would be undone by the
+    /// destructor of the one before, one stack frame a slot.
+    has_other_left: Arc<AtomicBool>,
 }
 
 impl PendingUndo {
@@ -230,7 +247,9 @@ impl Drop for PendingUndo {
             // Without this, `undoing` would stay set, and the queue would undo nothing more and
             // never be forgotten.
             self.queue.with(|waiters, _| waiters.free.record_undone());
-            self.queue.undo_free_slots();
+            if self.has_other_left.swap(true, Ordering::AcqRel) {
+                self.queue.undo_free_slots();
+            }
         }
     }
 }
