@@ -10,7 +10,8 @@ use crate::clock::Timestamp;
 /// has been done. The debt stops at the deepest that can be counted.
 ///
 /// A bucket that is [blocked](super::block) stays blocked: units that would lift it out of debt
-/// before the block ends are lost.
+/// before the block ends are lost. So are those of a bucket that was in debt when the clock was set
+/// back, until the clock has caught up: its state is the same.
 ///
 /// # Examples
 ///
@@ -36,7 +37,8 @@ pub fn refund(bucket: &Bucket, state: State, units: Units, now: Timestamp) -> St
 /// Undoes a charge of `units`, and returns what to store: as if the charge had never been made.
 ///
 /// The bucket must be [`untouched`] since that charge. Unlike [`refund`], this lifts a bucket out
-/// of debt at any time: an untouched bucket has not been blocked since.
+/// of debt at any time: an untouched bucket has not been blocked since, unless its clock was set
+/// back, and the block ends before the clock has caught up.
 ///
 /// # Examples
 ///

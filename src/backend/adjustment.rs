@@ -51,6 +51,8 @@ pub struct Adjustment<'a> {
     origin: Origin,
     /// What the charge has left that took the units, if the caller knows.
     charged: Option<State>,
+    /// Whether the bucket is known not to be blocked, even if it looks so.
+    is_open: bool,
 }
 
 /// What an [`Adjustment`] does to its bucket.
@@ -127,7 +129,15 @@ impl<'a> Adjustment<'a> {
     /// Makes this change to a bucket.
     #[must_use]
     pub const fn new(id: BucketId<'a>, bucket: &'a Bucket, change: Change) -> Self {
-        Self { id, bucket, change, mark: None, origin: Origin::Store, charged: None }
+        Self {
+            id,
+            bucket,
+            change,
+            mark: None,
+            origin: Origin::Store,
+            charged: None,
+            is_open: false,
+        }
     }
 
     /// Sets the mark of the charge that took the units. If the bucket was reset since, they are
@@ -173,6 +183,13 @@ impl<'a> Adjustment<'a> {
 
     pub(crate) const fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// The same for a bucket that is not blocked, although it is in debt at a time in the future.
+    #[cfg(feature = "memory")]
+    pub(super) const fn to_open_bucket(mut self) -> Self {
+        self.is_open = true;
+        self
     }
 
     /// Replaces the change.
@@ -334,7 +351,12 @@ impl<'a> Adjustment<'a> {
         let bucket = self.bucket;
         match self.change {
             Change::Refund { .. } | Change::RefundSince { .. } => {
-                refund(bucket, state, self.change.returns(bucket, now), now)
+                let units = self.change.returns(bucket, now);
+                match self.is_open {
+                    // What is undone is not held back for a block.
+                    true => undo(bucket, state, units, now),
+                    false => refund(bucket, state, units, now),
+                }
             }
             Change::Undo { units, .. } => undo(bucket, state, units, now),
             Change::Block { time } => block(bucket, state, now.plus_micros(micros(time)), now),
@@ -369,8 +391,7 @@ impl Adjustment<'_> {
             }
             block @ Change::Block { .. } => block,
         };
-        let (mark, origin) = (self.mark, self.origin);
-        Adjustment { id: self.id, bucket, change, mark, origin, charged: None }
+        Adjustment { bucket, change, charged: None, ..*self }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tollgate::algebra::{Bucket, State, Terms, Verdict, calculate, charge, rescale};
+use tollgate::algebra::{
+    Bucket, State, Terms, Verdict, block, calculate, charge, refund, rescale, undo, untouched,
+};
 use tollgate::clock::{Clock, ManualClock, SystemClock};
 use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, SECOND, Timestamp};
 use tollgate_testing::{START, at_once, is_admitted, limiter};
@@ -134,4 +136,21 @@ fn the_system_clock_is_anchored_at_the_epoch_and_goes_on() {
     assert!(first.since(Timestamp::UNIX_EPOCH) + MINUTE >= before);
     // No sleep: a microsecond passes by itself in so many looks.
     assert!((0..10_000_000).any(|_| clock.now() > first));
+}
+
+/// So no rule over two numbers can give all back to the one without opening the other.
+#[test]
+fn debt_from_before_the_clock_was_set_back_is_the_state_of_a_block() {
+    let bucket = Bucket::new(&Quota::token_bucket(1, SECOND).capacity(5)).unwrap();
+    let back = Timestamp::from_micros(START.as_micros() - 60_000_000);
+    let full = |ts| State { value: bucket.capacity(), ts };
+    let terms = Terms::reserving(bucket.floor());
+    let reserved = charge(&bucket, full(START), bucket.capacity() + 1, terms, START).state();
+    let blocked = block(&bucket, full(back), START + Duration::from_micros(1), back);
+    assert_eq!(reserved, blocked);
+    let refunded = refund(&bucket, reserved, bucket.capacity(), back);
+    assert_eq!(refunded, blocked, "a refund does not open a block");
+    // A reservation is undone all the same: the state is the one that it has left.
+    assert!(untouched(&bucket, reserved, reserved, back));
+    assert_eq!(undo(&bucket, reserved, bucket.capacity() + 1, back), full(START));
 }

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::Request;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep};
-use tollgate::backend::Memory;
+use tollgate::backend::{CircuitBreaker, Memory};
 use tollgate::clock::{ManualClock, TokioClock};
 use tollgate::limiter::{Ready, Reservation};
-use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND};
+use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
 use tollgate_testing::queue::{
     Held, Late, Recorder, ms, poll, reserve, reserved, send, settled, tokens, waiter,
 };
-use tollgate_testing::{START, limiter};
+use tollgate_testing::{START, at_once, limiter};
 use tower::Layer;
 
 /// One a second, and nothing saved up.
@@ -180,4 +180,90 @@ fn a_limiter_may_be_made_at_a_later_time_than_the_clock_of_the_runtime_shows() {
         }
     });
     assert_eq!(tollgate_testing::queue::lines(&limiter), 0);
+}
+
+/// Five saved up, and one a second.
+static FIVE: Limit = Limit::new("five", Quota::token_bucket(1, SECOND).capacity(5));
+
+/// Ten seconds before the tests begin.
+const EARLIER: Timestamp = Timestamp::from_micros(START.as_micros() - 10_000_000);
+
+/// A limiter in memory, and one for which the same buckets are those of a shared store.
+fn of_both_kinds(clock: &ManualClock) -> [RateLimiter; 2] {
+    let memory = || Memory::new().clock(clock.clone());
+    [RateLimiter::new(memory()), RateLimiter::new(CircuitBreaker::new(memory()))]
+}
+
+/// In memory, the bucket was left one unit in debt, as if it were blocked.
+#[tokio::test(start_paused = true)]
+async fn a_reservation_that_leaves_takes_nothing_though_the_clock_was_set_back() {
+    for (kind, is_set_before) in [(0, false), (0, true), (1, false), (1, true)] {
+        let clock = ManualClock::new(START);
+        let limiter = &of_both_kinds(&clock)[kind];
+        let _all = at_once(limiter.limit(&FIVE).cost(5)).unwrap();
+        let set_back = || clock.set(EARLIER);
+        if is_set_before {
+            set_back();
+        }
+        let [first, second] = [1, 7].map(|cost| reserve(limiter, &FIVE, cost));
+        set_back();
+        drop(second);
+        assert_eq!(tokens(limiter, &FIVE), -1.0, "kind {kind}, set before: {is_set_before}");
+        drop(first);
+        assert_eq!(tokens(limiter, &FIVE), 0.0, "kind {kind}, set before: {is_set_before}");
+        clock.set(START + SECOND);
+        assert_eq!(tokens(limiter, &FIVE), 1.0);
+    }
+}
+
+/// In memory, a refund was cut to one unit of debt, and the waiter went away empty.
+#[tokio::test(start_paused = true)]
+async fn what_comes_back_serves_the_waiters_though_the_clock_was_set_back() {
+    for kind in 0..2 {
+        let clock = ManualClock::new(START);
+        let limiter = &of_both_kinds(&clock)[kind];
+        let all = at_once(limiter.limit(&FIVE).cost(5)).unwrap();
+        let mut waits = waiter(limiter, &FIVE, 1);
+        let mut unused = waiter(limiter, &FIVE, 1);
+        clock.set(EARLIER);
+        at_once(all.refund()).unwrap();
+        settled().await;
+        assert!(poll(&mut waits).is_some(), "kind {kind}");
+        assert_eq!(tokens(limiter, &FIVE), 3.0, "kind {kind}");
+        assert!(poll(&mut unused).is_some(), "kind {kind}");
+        assert_eq!(tokens(limiter, &FIVE), 3.0, "kind {kind}");
+    }
+    // One that was granted and has not run gives its token back. What the bucket had gained for it is
+    // not there: no time has passed.
+    let clock = ManualClock::new(START);
+    let [limiter, _] = of_both_kinds(&clock);
+    let _all = at_once(limiter.limit(&FIVE).cost(5)).unwrap();
+    let [granted, mut next] = [1, 4].map(|cost| waiter(&limiter, &FIVE, cost));
+    clock.set(START + SECOND);
+    assert!(poll(&mut next).is_none());
+    clock.set(EARLIER);
+    drop(granted);
+    assert!(poll(&mut next).is_none());
+    assert_eq!(tokens(&limiter, &FIVE), -4.0);
+    drop(next);
+    assert_eq!(tokens(&limiter, &FIVE), 0.0);
+}
+
+/// A block holds also if the clock was set back before it, further than the block lasts.
+#[tokio::test(start_paused = true)]
+async fn a_block_after_the_clock_was_set_back_is_not_opened_by_those_who_leave() {
+    let clock = ManualClock::new(START);
+    let [limiter, _] = of_both_kinds(&clock);
+    let paid = at_once(limiter.limit(&FIVE).cost(5)).unwrap();
+    let [first, second] = [1, 2].map(|cost| reserve(&limiter, &FIVE, cost));
+    clock.set(EARLIER);
+    drop(first);
+    assert_eq!(tokens(&limiter, &FIVE), -2.0);
+    at_once(limiter.block(&FIVE, 5 * SECOND)).unwrap();
+    drop(second);
+    at_once(paid.refund()).unwrap();
+    for at in [EARLIER, EARLIER + 4 * SECOND] {
+        clock.set(at);
+        assert!(at_once(limiter.limit(&FIVE).cost(0)).is_err(), "the block holds");
+    }
 }

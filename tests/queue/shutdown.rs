@@ -16,7 +16,7 @@ use tokio::task::yield_now;
 use tollgate::backend::{DenyCache, Leasing, Memory, Redis};
 use tollgate::limiter::Permit;
 use tollgate::middleware::Queue;
-use tollgate::{DAY, Limit, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, Timestamp};
 use tollgate_testing::cases::times;
 use tollgate_testing::queue::{Held, Late, lines, poll, reserved};
 use tollgate_testing::redis::Server;
@@ -286,7 +286,7 @@ fn what_waits_on_redis_ends_with_its_runtime() {
     let cases = RUNTIMES.map(|threads| ("redis", threads));
     in_processes("what_waits_on_redis_ends_with_its_runtime", &cases, |_, runtime| {
         let server = Server::start();
-        let store = Redis::at(server.url()).deadline(60 * SECOND);
+        let store = Redis::at(server.url()).deadline(HOUR);
         let limiter = runtime.block_on(async {
             let limiter = RateLimiter::new(store.connect().await.unwrap());
             let reserve = (0..guards()).map(|_| reserved(&limiter, &DAILY, 1));

@@ -53,6 +53,9 @@ pub(super) struct Line {
     left: u64,
     /// When tokens last came back: what they pay for is granted no earlier.
     changed_at: Option<Timestamp>,
+    /// The latest instant of which it is known that no block lasts beyond it; `None` after a block.
+    /// See [`is_blocked`](Self::is_blocked).
+    open_until: Option<Timestamp>,
     /// Whether the line needs a timer besides those of its waiters: several wait, or they have
     /// moved forward, or they wait in other lines as well.
     needs_timer: bool,
@@ -98,6 +101,11 @@ impl Line {
         // gained back what its value is below zero: `free` covers the costs before it, and its own.
         let promised =
             bucket.gained_at(state, 0_i64.saturating_sub(state.value).max(0).unsigned_abs());
+        self.note_clock(now);
+        if waiter.is_some() && state.value.saturating_add(units) >= 0 {
+            // It was not in debt before this charge, so it was not blocked.
+            self.note_clock(state.ts);
+        }
         // A waiter that is alone wakes by its own timer.
         self.needs_timer |= !self.is_empty();
         if let Some(waiter) = waiter {
@@ -124,6 +132,7 @@ impl Line {
         [now, until]: [Timestamp; 2],
         wakeups: &mut Wakeups,
     ) {
+        self.note_clock(now);
         while let Some((units, promised)) = self.head() {
             // A waiter that comes later lowers the value by as much as it raises the sum, so `due`
             // of the head stays where it is.
@@ -226,7 +235,7 @@ impl Line {
         before: Units,
         now: Timestamp,
     ) -> State {
-        let cap = if ts > now && before < 0 {
+        let cap = if self.is_blocked(State { value: before, ts }, now) {
             0_i64.saturating_sub(self.units_promised_after(ts)).saturating_sub(1)
         } else {
             self.free_cap(bucket).saturating_sub(self.units)
@@ -234,18 +243,36 @@ impl Line {
         State { value: value.min(cap.max(before)), ts }
     }
 
+    /// Notes an instant that the clock has shown, or beyond which the bucket is not blocked.
+    fn note_clock(&mut self, at: Timestamp) {
+        self.open_until = self.open_until.max(Some(at));
+    }
+
+    /// Notes that the bucket is about to be blocked.
+    pub(super) const fn note_block(&mut self) {
+        self.open_until = None;
+    }
+
+    /// Whether the bucket is blocked, as far as this line knows.
+    ///
+    /// A state in debt at a time in the future is that of a block, or the clock was set back. In the
+    /// second case, the clock has shown that time before.
+    pub(super) fn is_blocked(&self, State { value, ts }: State, now: Timestamp) -> bool {
+        ts > now && value < 0 && self.open_until.is_none_or(|open_until| ts > open_until)
+    }
+
     /// Promises all waiters the instants at which they are due now, before the bucket is blocked or
     /// its quota changes.
     pub(super) fn keep_promises(&mut self, bucket: &Bucket, state: State, now: Timestamp) {
         let mut ahead: Units = 0;
-        let all = self.units;
+        let (all, is_blocked) = (self.units, self.is_blocked(state, now));
         // The instants change below, so the sum no longer holds. `rescale` and `forget_unattended`
         // drop it as well; what adds or removes one entry adjusts it.
         self.promised_after = None;
         for entry in self.entries.values_mut() {
             ahead = ahead.saturating_add(entry.units);
             let short = ahead.saturating_sub(all).saturating_sub(state.value);
-            entry.promised = entry.promised.min(due(short, bucket, state, now));
+            entry.promised = entry.promised.min(due(short, bucket, state, now, is_blocked));
         }
     }
 
@@ -317,10 +344,11 @@ impl Line {
         now: Timestamp,
     ) -> impl Iterator<Item = (&Arc<LineWaiter>, Timestamp)> {
         let (mut ahead, all): (Units, _) = (0, self.units);
+        let is_blocked = self.is_blocked(state, now);
         self.entries.values().filter_map(move |entry| {
             ahead = ahead.saturating_add(entry.units);
             let short = ahead.saturating_sub(all).saturating_sub(state.value);
-            let at = due(short, bucket, state, now).min(entry.promised);
+            let at = due(short, bucket, state, now, is_blocked).min(entry.promised);
             entry.waiter.as_ref().map(|waiter| (waiter, at))
         })
     }
@@ -342,7 +370,8 @@ impl Line {
         let last = self.entries.values().rev().find(is_last);
         let longest = last.map_or(Duration::ZERO, |last| {
             let short = 0_i64.saturating_sub(behind).saturating_sub(state.value);
-            due(short, bucket, state, now).min(last.promised).since(now)
+            let is_blocked = self.is_blocked(state, now);
+            due(short, bucket, state, now, is_blocked).min(last.promised).since(now)
         });
         LineLevel { waiting: self.requests, longest, left: self.left }
     }
@@ -354,7 +383,8 @@ impl Line {
 
     /// The instant at which `free` covers the cost of the head.
     fn due(&self, units: Units, bucket: &Bucket, state: State, now: Timestamp) -> Timestamp {
-        due(units.saturating_sub(self.units).saturating_sub(state.value), bucket, state, now)
+        let short = units.saturating_sub(self.units).saturating_sub(state.value);
+        due(short, bucket, state, now, self.is_blocked(state, now))
     }
 
     /// The sum of the costs of all entries with a promised instant after `end`.
@@ -391,11 +421,13 @@ impl Line {
     }
 }
 
-/// The instant at which a bucket has gained `short` more units.
-fn due(short: Units, bucket: &Bucket, state: State, now: Timestamp) -> Timestamp {
-    // A state with a time in the future is blocked until then: it grants nothing before.
-    let least = i64::from(state.ts > now);
-    bucket.gained_at(state, short.max(least).unsigned_abs())
+/// The instant at which a bucket has gained `short` more units. It gains, and grants, nothing
+/// before a block ends.
+fn due(short: Units, bucket: &Bucket, state: State, now: Timestamp, is_blocked: bool) -> Timestamp {
+    match short {
+        ..=0 if !is_blocked => state.ts.min(now),
+        short => bucket.gained_at(state, short.max(i64::from(is_blocked)).unsigned_abs()),
+    }
 }
 
 #[cfg(test)]

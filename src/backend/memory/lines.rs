@@ -140,6 +140,7 @@ impl Lines {
             line.change(now);
             if delays {
                 line.keep_promises(bucket, state, now);
+                line.note_block();
             }
         }
     }
@@ -204,6 +205,13 @@ impl Lines {
             self.wakeups.disarm(timer);
         }
         true
+    }
+
+    /// Whether a bucket that looks blocked is not: its clock was set back.
+    pub(super) fn is_set_back(&self, stored: StoredBucket<'_>, now: Timestamp) -> bool {
+        let StoredBucket { tag, state, .. } = stored;
+        let line = self.by_tag.get(&tag).filter(|_| state.ts > now);
+        line.is_some_and(|line| !line.is_blocked(state, now))
     }
 
     /// The bound of `free` of a bucket: see [`Line::free_cap`].

@@ -262,7 +262,20 @@ fn adjust_owed(
         .iter()
         .map(|&(print, _)| locks.shard(print).and_then(|shard| shard.line_value(print.tag(), now)))
         .collect();
-    let applied = adjust_list(locks, named, now);
+    // A refund must not open a blocked bucket. Which of those that look like one are none, only the
+    // lines know.
+    let made: SmallVec<[Adjustment<'_>; 4]> = named
+        .iter()
+        .map(|&(print, one)| {
+            let shard = locks.shard(print);
+            match shard.is_some_and(|shard| shard.is_set_back(print.tag(), now)) {
+                true => one.to_open_bucket(),
+                false => *one,
+            }
+        })
+        .collect();
+    let made: SmallVec<[_; 4]> = named.iter().map(|&(print, _)| print).zip(&made).collect();
+    let applied = adjust_list(locks, &made, now);
     let repeats = Repeats::find(named.iter().map(|(print, _)| *print));
     // What each bucket is given and what is taken from it, in the numbers in which it is counted,
     // at the first place that names it.

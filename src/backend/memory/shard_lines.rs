@@ -187,6 +187,11 @@ impl Shard {
         lines.has(tag).then(|| (*bucket, bucket.refresh(state, now).value))
     }
 
+    /// Whether a bucket that has a line looks blocked, and is not: its clock was set back.
+    pub(super) fn is_set_back(&mut self, tag: Tag, now: Timestamp) -> bool {
+        self.bucket_and_lines(tag).is_some_and(|(stored, lines)| lines.is_set_back(stored, now))
+    }
+
     pub(super) fn line_count(&self) -> usize {
         self.lines.as_deref().map_or(0, Lines::len)
     }
