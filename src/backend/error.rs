@@ -156,6 +156,12 @@ impl BackendError {
         Self(Problem::Locked { backend, within })
     }
 
+    /// Whether another transaction held what the call needed.
+    #[cfg(feature = "postgres")]
+    pub(crate) const fn is_locked(&self) -> bool {
+        matches!(self.0, Problem::Locked { .. })
+    }
+
     /// Other calls changed the buckets of this call each time that it tried to.
     #[cfg(feature = "optimistic")]
     pub(crate) const fn contended(backend: &'static str, tries: u32) -> Self {

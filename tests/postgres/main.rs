@@ -13,6 +13,7 @@ mod in_transaction;
 mod pooler;
 mod replacing;
 mod rights;
+mod sick_rows;
 #[cfg(feature = "postgres-tls")]
 mod tls;
 #[cfg(feature = "sqlx")]

@@ -28,7 +28,8 @@ async fn a_role_that_may_call_the_functions_needs_no_right_on_the_table() {
     let settings = as_role(server, &role);
     server.query(&format!(
         "GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT ON {schema}.versions TO {role}; \
-         GRANT EXECUTE ON FUNCTION {schema}.decide, {schema}.sweep TO {role}"
+         GRANT EXECUTE ON FUNCTION {schema}.decide, {schema}.decide_within, {schema}.sick, \
+         {schema}.sweep TO {role}"
     ));
     let limiter = RateLimiter::new(at(settings.clone(), &schema).connect().await.unwrap());
     for left in [1, 0] {

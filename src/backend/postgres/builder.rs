@@ -13,11 +13,12 @@ use tokio::time::timeout;
 use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 
-use super::carrier::{PostgresCarrier, patience};
+use super::aside::Aside;
+use super::carrier::{PostgresCarrier, common_lock_patience, lock_patience, patience};
 use super::engine::Postgres;
 use super::lent::Lent;
 use super::migrate::{is_installed, migrate};
-use super::schema::Schema;
+use super::schema::{Schema, millis};
 use super::schema_name::SchemaName;
 use super::statement_error::{StatementError, no_schema};
 use super::store_name::STORE;
@@ -137,7 +138,8 @@ impl PostgresBuilder {
         self
     }
 
-    /// Sets the largest number of connections, 4 by default: as many statements run at a time.
+    /// Sets the largest number of connections, 4 by default: as many statements run at a time. While
+    /// rows are locked, up to as many more wait for these.
     ///
     /// Decisions that wait travel together, so more connections make a process faster only while
     /// the server has idle processors. A [pool](Postgres::with_pool) has its own number; this is
@@ -260,8 +262,17 @@ impl PostgresBuilder {
         let schema = Schema::new(&self.schema).map_err(wrong)?;
         let names =
             KeyNames::untagged(self.prefix.clone(), self.secret.as_deref()).map_err(wrong)?;
-        let pool = self.pool()?;
-        let connections = self.connections.get();
+        let (pool, connections) = (self.pool()?, self.connections.get());
+        // Not all connections of a pool, so that decisions about other buckets have some.
+        let aside = pool.status().max_size.saturating_sub(connections).clamp(1, connections);
+        let within = |patience| schema.call_within(patience);
+        let (common_call, aside_call) = match self.has_own_limits() {
+            Some(true) => (schema.call().to_owned(), schema.call().to_owned()),
+            Some(false) => (schema.call().to_owned(), within(lock_patience(self.deadline))),
+            None => {
+                (within(common_lock_patience(self.deadline)), within(lock_patience(self.deadline)))
+            }
+        };
         let bounds = Bounds {
             calls_per_slot: connections,
             calls_per_group: connections,
@@ -271,6 +282,14 @@ impl PostgresBuilder {
             time: StoreTime::default(),
             pool,
             schema,
+            common_call,
+            aside_call,
+            aside: Aside::new(patience(self.deadline)),
+            aside_bounds: Bounds {
+                calls_per_slot: 1,
+                calls_per_group: aside,
+                buckets_per_call: BUCKETS_PER_CALL,
+            },
             prepares: !self.is_pooled_elsewhere,
             deadline: self.deadline,
             sweeper: Arc::default(),
@@ -289,6 +308,15 @@ impl PostgresBuilder {
         self
     }
 
+    /// Whether the settings of connections have a limit for locks by the user, or else by the store;
+    /// `None` if the connections are those of others.
+    fn has_own_limits(&self) -> Option<bool> {
+        match &self.source {
+            Source::Url(url) if !self.is_pooled_elsewhere => Some(url.contains("lock_timeout")),
+            Source::Url(_) | Source::Pool(_) => None,
+        }
+    }
+
     fn pool(&self) -> Result<Pool, BackendError> {
         let url = match &self.source {
             Source::Pool(pool) => return Ok(pool.clone()),
@@ -305,19 +333,17 @@ impl PostgresBuilder {
             config.application_name("tollgate");
         }
         if !self.is_pooled_elsewhere {
-            let millis = patience.as_millis();
-            // Before the deadline, so that a caller learns that it was a lock, which a client can
-            // cause.
-            let lock = self.deadline.saturating_sub(self.deadline / 5).as_millis().max(1);
+            let (lock, patience) = (common_lock_patience(self.deadline), millis(patience));
+            let lock = millis(lock);
             let options = config.get_options().unwrap_or_default();
             config.options(format!(
-                "-c default_transaction_isolation=read\\ committed -c statement_timeout={millis} \
+                "-c default_transaction_isolation=read\\ committed -c statement_timeout={patience} \
                  -c lock_timeout={lock} {options}"
             ));
         }
         let manager = manager(config, &self.certificates).map_err(|text| wrong(text.to_owned()))?;
         let pool = Pool::builder(manager)
-            .max_size(self.connections.get())
+            .max_size(self.connections.get().saturating_mul(2))
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(patience))
             .create_timeout(Some(patience))

@@ -9,12 +9,10 @@
 
 use std::sync::Arc;
 
-use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::carrier::PostgresCarrier;
-use super::lent::Lent;
 use super::statement_error::StatementError;
 use super::store_name::STORE;
 use crate::algebra::Bucket;
@@ -121,29 +119,11 @@ impl PostgresCarrier {
             (&ROWS, Type::INT8),
             (&numbers, Type::INT8_ARRAY),
         ];
-        let mut lent = Lent::default();
-        let answer = timeout(self.patience(), async {
-            let connection = self.pool.get().await;
-            let connection =
-                connection.map_err(|error| StatementError::of_pool(error, self.deadline))?;
-            // Not prepared: a list is rare.
-            let rows = lent.keep(connection).query_typed(self.schema.debtors(), &typed).await;
-            rows.map_err(|error| StatementError::of(error, self.deadline))
-        });
-        let rows = match answer.await {
-            Ok(Err(StatementError::Lost(error))) => return Err(StatementError::Lost(error)),
-            Ok(answer) => {
-                lent.give_back();
-                answer?
-            }
-            Err(_) => {
-                return Err(StatementError::Lost(BackendError::timeout(STORE, self.deadline)));
-            }
-        };
+        // Not prepared: a list is rare.
+        let row = self.query(self.schema.debtors(), false, &typed).await?;
         let unread =
             || BackendError::unavailable(STORE, "the answer of the function cannot be read");
-        let rows = rows.first().and_then(DebtorRows::read);
-        rows.ok_or_else(|| StatementError::Failed(unread()))
+        DebtorRows::read(&row).ok_or_else(|| StatementError::Failed(unread()))
     }
 }
 

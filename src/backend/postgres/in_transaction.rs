@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::carrier::lock_patience;
 use super::connection::{PostgresConnection, unreadable};
 use super::engine::Postgres;
 use super::request::{DecideRow, Request};
@@ -43,8 +44,7 @@ impl Postgres {
     /// # Cancel safety
     ///
     /// If the future is dropped, the transaction may have taken the tokens of the last call. Roll
-    /// it back. The same holds for a call that has missed its deadline. If it waits for a locked
-    /// row, the rollback waits for that as well: a `lock_timeout` of the connection bounds it.
+    /// it back. The same holds for a call that has missed its deadline.
     ///
     /// # Examples
     ///
@@ -106,12 +106,14 @@ impl Postgres {
         operation: &Operation,
     ) -> Result<Applied, BackendError> {
         let carrier = self.batcher.carrier();
+        // So that the server does not wait for a lock when the call has ended.
+        let call = carrier.schema.call_within_unless_set(lock_patience(carrier.deadline));
         let mut timed = carrier.time.begin(carrier.own_time());
         loop {
             let request = Request::new(std::iter::once(operation), timed.around());
             #[cfg(test)]
             let request = request.with_time(carrier.clock.now());
-            let call = connection.call(carrier.schema.call(), request.names(), request.numbers());
+            let call = connection.call(&call, request.names(), request.numbers());
             let (now, stored) = match timeout(carrier.deadline, call).await {
                 Ok(answer) => answer?,
                 Err(_) => return Err(BackendError::timeout(STORE, carrier.deadline)),

@@ -20,6 +20,7 @@
 //!
 //! The file `debtors` lists buckets for operators, and `sweep` removes those that are full again.
 
+mod aside;
 mod builder;
 mod carrier;
 mod connection;

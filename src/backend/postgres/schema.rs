@@ -1,5 +1,7 @@
 //! The statements that name the schema of the table and the functions.
 
+use std::time::Duration;
+
 use super::schema_name::SchemaName;
 
 /// A schema, and the statements with its name.
@@ -7,6 +9,7 @@ use super::schema_name::SchemaName;
 pub(super) struct Schema {
     name: SchemaName,
     call: String,
+    sick: String,
     sweep: String,
     debtors: String,
 }
@@ -19,6 +22,7 @@ impl Schema {
         let name = SchemaName::new(name)?;
         Ok(Self {
             call: format!("SELECT now, stored FROM {name}.decide($1, $2)"),
+            sick: format!("SELECT {name}.sick($1, $2)"),
             sweep: format!("SELECT table_pages FROM {name}.sweep($1, $2)"),
             debtors: format!("SELECT now, last, keys, stored FROM {name}.debtors($1, $2, $3, $4)"),
             name,
@@ -29,9 +33,30 @@ impl Schema {
         &self.name
     }
 
-    /// The statement that decides.
+    /// The statement that decides, and waits for locks as long as the connection says.
     pub(super) fn call(&self) -> &str {
         &self.call
+    }
+
+    /// A statement that decides, and waits no longer than this for a lock.
+    pub(super) fn call_within(&self, patience: Duration) -> String {
+        let (name, patience) = (&self.name, millis(patience));
+        format!("SELECT now, stored FROM {name}.decide_within($1, $2, '{patience}')")
+    }
+
+    /// As [`call_within`](Self::call_within), where the connection says nothing.
+    pub(super) fn call_within_unless_set(&self, patience: Duration) -> String {
+        let (name, patience) = (&self.name, millis(patience));
+        let set = "pg_catalog.current_setting('lock_timeout')";
+        format!(
+            "SELECT now, stored FROM {name}.decide_within($1, $2, \
+             CASE {set} WHEN '0' THEN '{patience}' ELSE {set} END)"
+        )
+    }
+
+    /// The statement that names the rows that fail a call.
+    pub(super) fn sick(&self) -> &str {
+        &self.sick
     }
 
     /// The statement that lists what may be in debt.
@@ -43,4 +68,10 @@ impl Schema {
     pub(super) fn sweep(&self) -> &str {
         &self.sweep
     }
+}
+
+/// A time as settings have it: whole milliseconds, and at least one, as 0 is no limit.
+pub(super) fn millis(time: Duration) -> String {
+    let millis = i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1);
+    format!("{millis}ms")
 }

@@ -14,6 +14,8 @@ use crate::backend::BackendError;
 pub(super) enum StatementError {
     /// The server has undone the call because of other transactions. It can be sent again.
     Undone(BackendError),
+    /// The call failed by a row, or by the lock of one, and can be sent again without it.
+    Row(BackendError),
     /// The connection has to be made again.
     Lost(BackendError),
     /// The call failed, and the connection can be used again.
@@ -23,7 +25,9 @@ pub(super) enum StatementError {
 impl StatementError {
     pub(super) fn into_error(self) -> BackendError {
         match self {
-            Self::Undone(error) | Self::Lost(error) | Self::Failed(error) => error,
+            Self::Undone(error) | Self::Row(error) | Self::Lost(error) | Self::Failed(error) => {
+                error
+            }
         }
     }
 
@@ -49,7 +53,7 @@ impl StatementError {
             // Cancelled by a timeout.
             "57014" => Self::Failed(BackendError::timeout(STORE, within)),
             // A lock was not to be had in time.
-            "55P03" => Self::Failed(BackendError::locked(STORE, within)),
+            "55P03" => Self::Row(BackendError::locked(STORE, within)),
             // The disk is full.
             "53100" => Self::Failed(BackendError::full(STORE, error)),
             // An earlier statement of the transaction has failed.
@@ -63,9 +67,10 @@ impl StatementError {
                 Self::Failed(misconfigured(said, FOREIGN_SCHEMA))
             }
             // Numbers that no bucket has: out of range, a division by zero, a check.
-            "22003" | "22012" | "23514" => Self::Failed(misconfigured(said, FOREIGN_NUMBERS)),
-            // No right to it.
-            "42501" => Self::Failed(misconfigured(said, NO_RIGHTS)),
+            "22003" | "22012" | "23514" => Self::Row(misconfigured(said, FOREIGN_NUMBERS)),
+            // No right to it, or a row that a policy refuses.
+            "42501" => Self::Row(misconfigured(said, NO_RIGHTS)),
+            "TOLLH" => Self::Row(misconfigured(said, HIDDEN)),
             // No such prepared statement, or one of this name already.
             "26000" | "42P05" => Self::Lost(misconfigured(said, POOLER)),
             class if is_outage(class) => Self::Lost(BackendError::unavailable(STORE, error)),
@@ -110,6 +115,7 @@ const FOREIGN_SCHEMA: &str = "the schema has objects of another program or role:
      one by `PostgresBuilder::schema`, or migrate as the role that made it";
 const FOREIGN_NUMBERS: &str = "a row of the table holds numbers that are not those of a bucket, or \
      the clock of the server is wrong: delete the row, or set the clock";
+const HIDDEN: &str = "give the owner of the table a policy that shows it all rows, or set none";
 const NO_RIGHTS: &str = "the role needs USAGE on the schema, SELECT on its table `versions` and \
      EXECUTE on its functions; to make the schema, it needs CREATE on the database";
 const POOLER: &str = "behind a pooler such as PgBouncer, set `PostgresBuilder::through_pooler`";

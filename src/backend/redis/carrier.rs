@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::link::{Call, Link};
 use super::script::{ScriptReply, ScriptRequest};
 use crate::backend::BackendError;
-use crate::backend::remote::batch::{Carrier, Job};
+use crate::backend::remote::batch::{Carrier, Division, Job};
 use crate::backend::remote::key_name::{KeyName, KeyNames};
 use crate::backend::remote::operation::Operation;
 use crate::backend::remote::replay::Replay;
@@ -33,7 +33,9 @@ pub(super) struct RedisCarrier {
 impl Carrier for RedisCarrier {
     const STORE: &'static str = "redis";
 
-    async fn call(&self, jobs: &[Job]) -> Result<Replay, BackendError> {
+    type Mark = ();
+
+    async fn call(&self, _slot: u16, jobs: &[Job]) -> Result<Replay, BackendError> {
         let mut timed = self.time.begin(self.own_time());
         loop {
             match self.call_around(jobs, timed.around()).await? {
@@ -51,9 +53,14 @@ impl Carrier for RedisCarrier {
     }
 
     /// While a slot moves, the keys of each single job may still be in one place.
-    fn is_divisible(&self, error: &BackendError) -> bool {
-        Link::is_scattered(error)
+    fn division(&self, error: &BackendError) -> Division {
+        match Link::is_scattered(error) {
+            true => Division::OneByOne,
+            false => Division::None,
+        }
     }
+
+    fn mark(&self, _operation: &Operation) {}
 }
 
 impl RedisCarrier {

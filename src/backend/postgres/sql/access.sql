@@ -2,7 +2,8 @@
 --
 --     GRANT USAGE ON SCHEMA tollgate TO app;
 --     GRANT SELECT ON tollgate.versions TO app;
---     GRANT EXECUTE ON FUNCTION tollgate.decide, tollgate.sweep TO app;
+--     GRANT EXECUTE ON FUNCTION tollgate.decide, tollgate.decide_within, tollgate.sick,
+--         tollgate.sweep TO app;
 --     GRANT EXECUTE ON FUNCTION tollgate.debtors TO app; -- shows keys: only where they are listed
 --
 -- The role needs no right on the table of buckets.

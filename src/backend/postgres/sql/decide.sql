@@ -21,12 +21,25 @@
 -- For example, one charge of 1 token on one bucket for 5 a minute is
 -- `decide('{alice}', '{1, 1, 12000000, 60000000, 1, 60000000, 1, 5, 1, 0, 12000000}')`.
 
+-- Counts how often a row is there, and is not seen. Others do not insert and remove it that often.
+CREATE OR REPLACE FUNCTION tollgate.missed(missed integer) RETURNS integer
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF missed >= 100 THEN
+        RAISE EXCEPTION 'a policy of the table hides the row of a bucket' USING ERRCODE = 'TOLLH';
+    END IF;
+    RETURN coalesce(missed, 0) + 1;
+END
+$$;
+
 -- Locks the row of a bucket, and returns its numbers. If there is none, a row that counts as absent
 -- takes its place, so that no other call can insert one.
 CREATE OR REPLACE FUNCTION tollgate.lock(name bytea) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     held bigint[];
+    -- How often the row was there, and not seen.
+    missed integer;
 BEGIN
     LOOP
         SELECT ARRAY[b.value, b.ts, b.gain, b.token, b.capacity, b.step] INTO held
@@ -39,6 +52,7 @@ BEGIN
             RETURN '{0,0,0,0,0,0}';
         END IF;
         -- Another call has inserted the row since it was looked for.
+        missed := tollgate.missed(missed);
     END LOOP;
 END
 $$;
@@ -254,6 +268,8 @@ DECLARE
     left_value bigint;
     left_ts bigint;
     r record;
+    -- How often the row was there, and not seen.
+    missed integer;
 BEGIN
     LOOP
         IF locks THEN
@@ -277,6 +293,7 @@ BEGIN
             IF FOUND THEN
                 RETURN ARRAY[0, 0, 0, 0, 0, 0, now];
             END IF;
+            missed := tollgate.missed(missed);
         ELSIF r.step = step AND r.capacity = capacity AND r.gain = gain AND r.token = token
             AND (step = 1 OR tollgate.modulo(r.ts, step) = phase)
         THEN
@@ -456,5 +473,77 @@ BEGIN
     ELSE
         SELECT m.now, m.stored INTO now, stored FROM tollgate.take_all(keys, numbers) m;
     END IF;
+END
+$$;
+
+-- As `decide`, and waits no longer than this for each lock, whatever the connection says.
+CREATE OR REPLACE FUNCTION tollgate.decide_within(
+    keys bytea[], numbers bigint[], patience text, OUT now bigint, OUT stored bigint[]
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+-- Without this, what the function sets would hold to the end of the transaction.
+SET lock_timeout = 0
+AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', patience, true);
+    SELECT m.now, m.stored INTO now, stored FROM tollgate.decide(keys, numbers) m;
+END
+$$;
+
+-- The places of the keys whose rows cannot be decided about, so that a call that names them fails:
+-- another transaction has locked the row, it holds numbers that are not those of a bucket, or a
+-- policy hides it. Waits at most as long as this for a lock of the whole table, which is no fault of a
+-- row, and a moment for each row. Changes nothing.
+CREATE OR REPLACE FUNCTION tollgate.sick(keys bytea[], patience text) RETURNS integer[]
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = 0
+AS $$
+DECLARE
+    places integer[] := '{}';
+    is_sick boolean;
+    -- How long to wait for a row, in milliseconds. Calls for others hold it no longer than that.
+    wait integer := 4;
+    held bigint[];
+BEGIN
+    IF cardinality(keys) = 0 THEN
+        RETURN places;
+    END IF;
+    PERFORM set_config('lock_timeout', patience, true);
+    LOCK TABLE tollgate.buckets IN ROW EXCLUSIVE MODE;
+    FOR k IN 1..cardinality(keys) LOOP
+        PERFORM set_config('lock_timeout', wait::text, true);
+        BEGIN
+            held := tollgate.lock(keys[k]);
+            -- The bounds of the columns, which others may have changed.
+            is_sick := held[6] <> 0 AND (
+                held[1] NOT BETWEEN -9007199254740992 AND 9007199254740992
+                OR held[2] NOT BETWEEN -9007199254740992 AND 9007199254740992
+                OR held[3] NOT BETWEEN 1 AND 9007199254740992
+                OR held[4] NOT BETWEEN 1 AND 9007199254740992
+                OR held[5] NOT BETWEEN 0 AND 9007199254740992
+                OR held[6] NOT BETWEEN -9007199254740992 AND 9007199254740992
+            );
+            UPDATE tollgate.buckets b SET value = b.value WHERE b.key = keys[k];
+            is_sick := is_sick OR NOT FOUND;
+            -- Undoes it, so that the row is free for the next one who looks.
+            RAISE SQLSTATE 'TOLLG';
+        EXCEPTION
+            WHEN SQLSTATE 'TOLLG' THEN
+                NULL;
+            WHEN lock_not_available THEN
+                is_sick := true;
+                wait := greatest(wait / 2, 1);
+            WHEN insufficient_privilege OR check_violation OR numeric_value_out_of_range
+                OR division_by_zero OR SQLSTATE 'TOLLH'
+            THEN
+                is_sick := true;
+        END;
+        IF is_sick THEN
+            places := places || k;
+        END IF;
+    END LOOP;
+    RETURN places;
 END
 $$;

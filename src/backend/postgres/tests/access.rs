@@ -18,7 +18,8 @@ async fn granted(database: &Database) -> tokio_postgres::Client {
     let grants = format!(
         "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role}; \
          GRANT SELECT ON {schema}.versions TO {role}; \
-         GRANT EXECUTE ON FUNCTION {schema}.decide, {schema}.sweep TO {role}"
+         GRANT EXECUTE ON FUNCTION {schema}.decide, {schema}.decide_within, {schema}.sick, \
+         {schema}.sweep TO {role}"
     );
     database.client.batch_execute(&grants).await.unwrap();
     let settings = Server::shared().settings().replace("user=app", &format!("user={role}"));
@@ -32,7 +33,13 @@ async fn a_role_may_call_the_functions_and_nothing_else() {
     let database = Database::with_server_clock().await;
     let client = granted(&database).await;
     let named = |text: &str| text.replace("tollgate.", &format!("{}.", database.schema));
-    for allowed in [CHARGE, "SELECT * FROM tollgate.sweep(0, 10)", CHARGE] {
+    for allowed in [
+        CHARGE,
+        "SELECT * FROM tollgate.sweep(0, 10)",
+        "SELECT * FROM tollgate.decide_within('{}', '{0, 0}', '5ms')",
+        "SELECT tollgate.sick('{alice}', '5ms')",
+        CHARGE,
+    ] {
         client.batch_execute(&named(allowed)).await.unwrap();
     }
     // A node of this role finds that its version is there.

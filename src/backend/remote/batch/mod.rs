@@ -53,19 +53,46 @@ pub(in crate::backend) trait Carrier:
     /// The store, for errors.
     const STORE: &'static str;
 
-    /// Sends these jobs in one call. The answer has the buckets that they name, as they were before
-    /// the call.
-    fn call(&self, jobs: &[Job]) -> impl Future<Output = Result<Replay, BackendError>> + Send;
+    /// What a caller keeps of its operation, to learn why it is late.
+    type Mark: Send + 'static;
+
+    /// Sends these jobs of a slot in one call. The answer has the buckets that they name, as they
+    /// were before the call.
+    fn call(
+        &self,
+        slot: u16,
+        jobs: &[Job],
+    ) -> impl Future<Output = Result<Replay, BackendError>> + Send;
 
     /// The slot of an operation. A call names one slot.
-    fn slot(&self, _operation: &Operation) -> u16 {
-        0
+    fn slot(&self, operation: &Operation) -> u16;
+
+    /// The bounds for a slot; `common` are those of the store.
+    fn bounds<'b>(&'b self, _slot: u16, common: &'b Bounds) -> &'b Bounds {
+        common
     }
 
-    /// Whether the jobs of a call that failed by this error can be sent one by one.
-    fn is_divisible(&self, _error: &BackendError) -> bool {
-        false
+    /// How the jobs of a call that failed by this error can be sent again.
+    fn division(&self, error: &BackendError) -> Division;
+
+    fn mark(&self, operation: &Operation) -> Self::Mark;
+
+    /// Why an operation is late, if it is neither this process nor the store as a whole.
+    fn late(&self, _mark: &Self::Mark) -> Option<BackendError> {
+        None
     }
+}
+
+/// How the jobs of a call that has failed can be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::backend) enum Division {
+    /// Not at all.
+    None,
+    /// One by one. Of the call, nothing was carried out.
+    OneByOne,
+    /// Those whose slot is another one by now in calls for that slot, and the others together. Of
+    /// the call, nothing was carried out.
+    BySlots,
 }
 
 /// Sends the operations of all callers.
@@ -133,18 +160,13 @@ impl<C: Carrier> Batcher<C> {
     ) -> impl Future<Output = Result<Applied, BackendError>> + Send + 'static {
         let (reply, mut answer) = oneshot::channel();
         let slot = self.0.carrier.slot(&operation);
+        let mark = self.0.carrier.mark(&operation);
         let job = Job::new(operation, deadline, reply);
         let begun = Instant::now();
-        let caller = Caller { shared: Arc::clone(&self.0), slot, begun };
+        let caller = Caller { shared: Arc::clone(&self.0), slot, mark, begun };
         // Here and not in the future: an operation such as a refund is on its way although its
         // future is dropped.
-        let free = self.0.queues().push(slot, job, begun, &self.0.bounds);
-        if free {
-            let task = InFlight { shared: Arc::clone(&self.0), slot, is_finished: false };
-            // A runtime that has shut down drops the task at once. Its destructor then drops the
-            // job, and the caller need not wait for its deadline to learn that.
-            self.0.runtime.spawn(task.run());
-        }
+        self.0.push(slot, job, begun);
         // A caller outside of tokio uses the timer of this runtime.
         let ours = Handle::try_current().is_err().then(|| self.0.runtime.clone());
         async move {
@@ -186,29 +208,78 @@ impl<C: Carrier> BatcherShared<C> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn bounds(&self, slot: u16) -> &Bounds {
+        self.carrier.bounds(slot, &self.bounds)
+    }
+
+    /// Adds a job to the queue of a slot.
+    fn push(self: &Arc<Self>, slot: u16, job: Job, now: Instant) {
+        let free = self.queues().push(slot, job, now, self.bounds(slot));
+        if free {
+            let task = InFlight { shared: Arc::clone(self), slot, is_finished: false };
+            // A runtime that has shut down drops the task at once. Its destructor then drops the
+            // job, and the caller need not wait for its deadline to learn that.
+            self.runtime.spawn(task.run());
+        }
+    }
+
     /// Sends these jobs, and then the answers of the call `before`. Returns the answers of these
     /// jobs.
-    async fn send(&self, slot: u16, taken: JobBatch, before: Answers) -> Answers {
+    async fn send(self: &Arc<Self>, slot: u16, taken: JobBatch, before: Answers) -> Answers {
         let last_arrival = taken.last_arrival;
-        let (error, jobs) = match self.send_together(slot, taken, before).await {
-            Ok(answers) => return answers,
-            Err(failed) => failed,
-        };
-        if jobs.len() > 1 && self.carrier.is_divisible(&error) {
-            // One by one: of a call that named two places, no job was carried out, and each may be
-            // in one place alone.
-            for job in jobs {
-                let alone = JobBatch { jobs: vec![job], last_arrival };
-                match self.send_together(slot, alone, Answers::default()).await {
-                    // At once, since each of the next jobs takes a call of its own.
-                    Ok(answers) => answers.send(),
-                    Err((error, jobs)) => fail(jobs, &error),
+        let (mut taken, mut before) = (taken, before);
+        loop {
+            let sent = self.send_together(slot, taken, std::mem::take(&mut before)).await;
+            let (error, jobs) = match sent {
+                Ok(answers) => return answers,
+                Err(failed) => failed,
+            };
+            match self.carrier.division(&error) {
+                Division::BySlots => match self.move_to_slots(slot, jobs) {
+                    Ok(stay) if stay.is_empty() => {}
+                    Ok(stay) => {
+                        taken = JobBatch { jobs: stay, last_arrival };
+                        continue;
+                    }
+                    Err(jobs) => fail(jobs, &error),
+                },
+                // Of a call that named two places, each job may be in one place alone.
+                Division::OneByOne if jobs.len() > 1 => {
+                    for job in jobs {
+                        let alone = JobBatch { jobs: vec![job], last_arrival };
+                        match self.send_together(slot, alone, Answers::default()).await {
+                            // At once, since each of the next jobs takes a call of its own.
+                            Ok(answers) => answers.send(),
+                            Err((error, jobs)) => fail(jobs, &error),
+                        }
+                    }
                 }
+                Division::OneByOne | Division::None => fail(jobs, &error),
             }
-        } else {
-            fail(jobs, &error);
+            return Answers::default();
         }
-        Answers::default()
+    }
+
+    /// Moves the jobs that have another slot by now, and returns the others.
+    ///
+    /// # Errors
+    ///
+    /// If all have this slot still, as they were.
+    fn move_to_slots(self: &Arc<Self>, slot: u16, jobs: Vec<Job>) -> Result<Vec<Job>, Vec<Job>> {
+        let now = Instant::now();
+        let of_slot = |job: Job| (self.carrier.slot(&job.operation), job);
+        let (stay, moved): (Vec<_>, Vec<_>) =
+            jobs.into_iter().map(of_slot).partition(|(new, _)| *new == slot);
+        let stay = stay.into_iter().map(|(_, job)| job);
+        if moved.is_empty() {
+            return Err(stay.collect());
+        }
+        for (new, job) in moved {
+            if !job.is_expired(now) {
+                self.push(new, job, now);
+            }
+        }
+        Ok(stay.filter(|job| !job.is_expired(now)).collect())
     }
 
     /// Sends these jobs in one call. Returns their answers, or the jobs if the call failed. The
@@ -227,7 +298,7 @@ impl<C: Carrier> BatcherShared<C> {
         let JobBatch { jobs, last_arrival } = taken;
         let begun = Instant::now();
         let replay = {
-            let mut call = pin!(self.carrier.call(&jobs));
+            let mut call = pin!(self.carrier.call(slot, &jobs));
             // One poll writes the call. Only then do the callers of the last call run, which may
             // take the processor for a while.
             let sent = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
@@ -329,9 +400,10 @@ impl RefusalReplay<'_> {
 const ANSWERED_TOGETHER: usize = 32;
 
 /// A caller that waits for its answer.
-struct Caller<C> {
+struct Caller<C: Carrier> {
     shared: Arc<BatcherShared<C>>,
     slot: u16,
+    mark: C::Mark,
     begun: Instant,
 }
 
@@ -340,6 +412,9 @@ impl<C: Carrier> Caller<C> {
     /// more to send than a call takes, this process is overloaded. Otherwise it is a timeout of the
     /// server.
     fn timeout_error(&self) -> BackendError {
+        if let Some(error) = self.shared.carrier.late(&self.mark) {
+            return error;
+        }
         let within = self.shared.deadline;
         let lately = self.begun.checked_sub(within).unwrap_or(self.begun);
         match self.shared.queues().was_overloaded_since(self.slot, lately) {
@@ -360,12 +435,14 @@ struct InFlight<C: Carrier> {
 impl<C: Carrier> InFlight<C> {
     /// Sends calls until no job waits.
     async fn run(mut self) {
-        let mut taken = self.shared.queues().take(&mut self.slot, &self.shared.bounds);
+        let shared = Arc::clone(&self.shared);
+        let bounds = shared.bounds(self.slot);
+        let mut taken = shared.queues().take(&mut self.slot, bounds);
         let mut answers = Answers::default();
         while !taken.jobs.is_empty() {
-            answers = self.shared.send(self.slot, taken, answers).await;
+            answers = shared.send(self.slot, taken, answers).await;
             // Take the next jobs before the answers are sent: see `send`.
-            taken = self.shared.queues().take_more(&mut self.slot, &self.shared.bounds);
+            taken = shared.queues().take_more(&mut self.slot, bounds);
         }
         // The queues count this task no more, and other callers may be using them. From here on its
         // destructor must not clear them.
