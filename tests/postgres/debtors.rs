@@ -115,7 +115,8 @@ async fn a_role_that_may_not_list_is_told_so_and_decides_on() {
     server.query(&format!(
         "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role}; \
          GRANT SELECT ON {schema}.versions TO {role}; \
-         GRANT EXECUTE ON FUNCTION {schema}.decide, {schema}.sweep TO {role}"
+         GRANT EXECUTE ON FUNCTION {schema}.decide, {schema}.decide_within, {schema}.sick, \
+         {schema}.sweep TO {role}"
     ));
     let settings = server.settings().replace("user=app", &format!("user={role}"));
     let limiter = RateLimiter::new(at(settings, &schema).connect().await.unwrap());

@@ -2,6 +2,7 @@
 
 #![cfg(all(feature = "memory", feature = "postgres"))]
 
+mod abandoned;
 mod debtors;
 mod decisions;
 mod dropped;

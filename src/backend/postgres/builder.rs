@@ -22,7 +22,7 @@ use super::schema::{Schema, millis};
 use super::schema_name::SchemaName;
 use super::statement_error::{StatementError, no_schema};
 use super::store_name::STORE;
-use super::tls::{Certificates, manager};
+use super::tls::{Canceller, Certificates, manager};
 use crate::backend::BackendError;
 use crate::backend::remote::batch::{Batcher, Bounds};
 use crate::backend::remote::key_name::KeyNames;
@@ -262,7 +262,7 @@ impl PostgresBuilder {
         let schema = Schema::new(&self.schema).map_err(wrong)?;
         let names =
             KeyNames::untagged(self.prefix.clone(), self.secret.as_deref()).map_err(wrong)?;
-        let (pool, connections) = (self.pool()?, self.connections.get());
+        let ((pool, canceller), connections) = (self.pool()?, self.connections.get());
         // Not all connections of a pool, so that decisions about other buckets have some.
         let aside = pool.status().max_size.saturating_sub(connections).clamp(1, connections);
         let within = |patience| schema.call_within(patience);
@@ -281,6 +281,7 @@ impl PostgresBuilder {
         let carrier = PostgresCarrier {
             time: StoreTime::default(),
             pool,
+            canceller,
             schema,
             common_call,
             aside_call,
@@ -317,9 +318,9 @@ impl PostgresBuilder {
         }
     }
 
-    fn pool(&self) -> Result<Pool, BackendError> {
+    fn pool(&self) -> Result<(Pool, Canceller), BackendError> {
         let url = match &self.source {
-            Source::Pool(pool) => return Ok(pool.clone()),
+            Source::Pool(pool) => return Ok((pool.clone(), Canceller::Plain)),
             Source::Url(url) => url,
         };
         let wrong = |text: String| BackendError::misconfigured(STORE, text);
@@ -341,14 +342,16 @@ impl PostgresBuilder {
                  -c lock_timeout={lock} {options}"
             ));
         }
-        let manager = manager(config, &self.certificates).map_err(|text| wrong(text.to_owned()))?;
+        let (manager, canceller) =
+            manager(config, &self.certificates).map_err(|text| wrong(text.to_owned()))?;
         let pool = Pool::builder(manager)
             .max_size(self.connections.get().saturating_mul(2))
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(patience))
             .create_timeout(Some(patience))
             .recycle_timeout(Some(patience));
-        pool.build().map_err(|error| wrong(error.to_string()))
+        let pool = pool.build().map_err(|error| wrong(error.to_string()))?;
+        Ok((pool, canceller))
     }
 }
 
@@ -357,7 +360,7 @@ impl Postgres {
     async fn prepare(&self, migrates: bool, is_logged: bool) -> Result<(), BackendError> {
         let carrier = self.batcher.carrier();
         let failed = |error| StatementError::of(error, carrier.deadline).into_error();
-        let mut lent = Lent::default();
+        let mut lent = Lent::none(&carrier.canceller);
         let connection = carrier.pool.get().await;
         let connection = lent.keep(
             connection

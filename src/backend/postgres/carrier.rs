@@ -17,6 +17,7 @@ use super::schema::{Schema, millis};
 use super::statement_error::StatementError;
 use super::store_name::STORE;
 use super::sweep::Sweeper;
+use super::tls::Canceller;
 use crate::backend::BackendError;
 use crate::backend::remote::batch::{Bounds, Carrier, Division, Job};
 use crate::backend::remote::operation::Operation;
@@ -29,6 +30,7 @@ use crate::clock::{Clock, Timestamp};
 /// Calls the function on the connections of a pool.
 pub(super) struct PostgresCarrier {
     pub(super) pool: Pool,
+    pub(super) canceller: Canceller,
     pub(super) time: StoreTime,
     pub(super) schema: Schema,
     /// The statement of a call for all buckets, which waits for a lock only a moment.
@@ -84,7 +86,8 @@ impl Carrier for PostgresCarrier {
                 }
                 row => row.map_err(StatementError::into_error)?,
             };
-            self.sweeper.note(request.names().len(), &self.pool, &self.schema);
+            let lent = Lent::none(&self.canceller);
+            self.sweeper.note(request.names().len(), &self.pool, lent, &self.schema);
             let unread =
                 || BackendError::unavailable(STORE, "the answer of the function cannot be read");
             let answer = DecideRow::read(&row).ok_or_else(unread)?;
@@ -185,7 +188,7 @@ impl PostgresCarrier {
         prepares: bool,
         typed: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Row, StatementError> {
-        let mut lent = Lent::default();
+        let mut lent = Lent::none(&self.canceller);
         let answer = timeout(self.patience(), async {
             let connection = self.pool.get().await;
             let connection =

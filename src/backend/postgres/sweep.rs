@@ -30,7 +30,7 @@ pub(super) struct Sweeper {
 
 impl Sweeper {
     /// Notes that a call named so many buckets, and starts a sweep if it is time for one.
-    pub(super) fn note(self: &Arc<Self>, buckets: usize, pool: &Pool, schema: &Schema) {
+    pub(super) fn note(self: &Arc<Self>, buckets: usize, pool: &Pool, lent: Lent, schema: &Schema) {
         let before = self.named.fetch_add(buckets, Ordering::Relaxed);
         if before.saturating_add(buckets) < LOT || self.is_running.swap(true, Ordering::Relaxed) {
             return;
@@ -40,14 +40,13 @@ impl Sweeper {
             (SweepGuard(Arc::clone(self)), pool.clone(), schema.sweep().to_owned());
         tokio::spawn(async move {
             // A sweep that fails costs nothing but space, until the next one.
-            let _ = timeout(LONGEST, sweeper.0.sweep(&pool, &statement)).await;
+            let _ = timeout(LONGEST, sweeper.0.sweep(&pool, lent, &statement)).await;
         });
     }
 
-    async fn sweep(&self, pool: &Pool, statement: &str) -> Option<()> {
+    async fn sweep(&self, pool: &Pool, mut lent: Lent, statement: &str) -> Option<()> {
         // Decisions go first.
         let at_once = Timeouts { wait: Some(Duration::ZERO), ..Timeouts::default() };
-        let mut lent = Lent::default();
         let connection = lent.keep(pool.timeout_get(&at_once).await.ok()?);
         let first = self.next_page.load(Ordering::Relaxed);
         let arguments: [(&(dyn ToSql + Sync), Type); 2] =

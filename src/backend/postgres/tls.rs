@@ -1,8 +1,14 @@
-//! How connections are made, with TLS or without.
+//! How connections are made, with TLS or without, and how their statements are cancelled.
+
+use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, RecyclingMethod};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::{CancelToken, Config, NoTls};
+#[cfg(feature = "postgres-tls")]
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 #[cfg(feature = "postgres-tls")]
 use crate::backend::remote::tls::client_config;
@@ -16,7 +22,35 @@ pub(super) struct Certificates {
     pub(super) client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Makes connections by these settings.
+/// Tells the server to end a statement whose answer nobody waits for.
+#[derive(Clone, Default)]
+pub(super) enum Canceller {
+    #[default]
+    Plain,
+    #[cfg(feature = "postgres-tls")]
+    Tls(MakeRustlsConnect),
+}
+
+impl Canceller {
+    /// Ends the statement of this connection, in a task of its own. It is an attempt: the server says
+    /// nothing, and one that cannot be reached ends its statements as it is set up to.
+    pub(super) fn cancel(&self, token: CancelToken) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let canceller = self.clone();
+        runtime.spawn(timeout(LONGEST, async move {
+            match canceller {
+                Self::Plain => token.cancel_query(NoTls).await,
+                #[cfg(feature = "postgres-tls")]
+                Self::Tls(tls) => token.cancel_query(tls).await,
+            }
+        }));
+    }
+}
+
+/// How long it may take to reach the server.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Makes connections by these settings, and cancels their statements.
 ///
 /// # Errors
 ///
@@ -24,19 +58,19 @@ pub(super) struct Certificates {
 pub(super) fn manager(
     config: Config,
     certificates: &Certificates,
-) -> Result<Manager, &'static str> {
+) -> Result<(Manager, Canceller), &'static str> {
     // A closed connection is noticed without a question to the server.
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     #[cfg(feature = "postgres-tls")]
     if config.get_ssl_mode() != SslMode::Disable {
         let own = certificates.client.as_ref().map(|(chain, key)| (&**chain, &**key));
         let tls = client_config(certificates.root.as_deref(), own)?;
-        let tls = tokio_postgres_rustls::MakeRustlsConnect::new(tls);
-        return Ok(Manager::from_config(config, tls, recycling));
+        let tls = MakeRustlsConnect::new(tls);
+        return Ok((Manager::from_config(config, tls.clone(), recycling), Canceller::Tls(tls)));
     }
     let Certificates { .. } = certificates;
     if config.get_ssl_mode() == SslMode::Require && !cfg!(feature = "postgres-tls") {
         return Err("`sslmode=require` needs the feature `postgres-tls`");
     }
-    Ok(Manager::from_config(config, NoTls, recycling))
+    Ok((Manager::from_config(config, NoTls, recycling), Canceller::Plain))
 }
