@@ -169,7 +169,7 @@ impl PostgresCarrier {
         // The rest of the time that callers have.
         let patience = millis(self.deadline / 2);
         let typed: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&names, Type::BYTEA_ARRAY), (&patience, Type::TEXT)];
+            [(&names, Type::BYTEA_ARRAY), (&patience, Type::INT4)];
         let row = self.query(self.schema.sick(), false, &typed).await?;
         row.try_get(0).map_err(|error| StatementError::of(error, self.deadline))
     }
@@ -226,13 +226,13 @@ impl PostgresCarrier {
 
     /// Makes calls that name no bucket: they show whether the functions are there, and may be called.
     pub(super) async fn try_out(&self, connection: &Client) -> Result<(), tokio_postgres::Error> {
-        let (names, numbers, patience): (&[&[u8]], &[i64], _) = (&[], &[0, 0], "1ms");
+        let (names, numbers, patience): (&[&[u8]], &[i64], _) = (&[], &[0, 0], 1);
         let typed: [(&(dyn ToSql + Sync), Type); 2] =
             [(&names, Type::BYTEA_ARRAY), (&numbers, Type::INT8_ARRAY)];
         connection.query_typed(self.schema.call(), &typed).await?;
         connection.query_typed(&self.aside_call, &typed).await?;
         let typed: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&names, Type::BYTEA_ARRAY), (&patience, Type::TEXT)];
+            [(&names, Type::BYTEA_ARRAY), (&patience, Type::INT4)];
         connection.query_typed(self.schema.sick(), &typed).await.map(drop)
     }
 
@@ -256,7 +256,7 @@ pub(super) fn lock_patience(deadline: Duration) -> Duration {
 
 /// How long it waits for a lock in a call for all buckets.
 pub(super) fn common_lock_patience(deadline: Duration) -> Duration {
-    Duration::from_millis(10).min(deadline / 5)
+    Duration::from_millis(100).min(deadline / 5)
 }
 
 impl fmt::Debug for PostgresCarrier {

@@ -71,7 +71,6 @@ impl Schema {
 }
 
 /// A time as settings have it: whole milliseconds, and at least one, as 0 is no limit.
-pub(super) fn millis(time: Duration) -> String {
-    let millis = i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1);
-    format!("{millis}ms")
+pub(super) fn millis(time: Duration) -> i32 {
+    i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1)
 }

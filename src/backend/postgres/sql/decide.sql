@@ -476,7 +476,8 @@ BEGIN
 END
 $$;
 
--- As `decide`, and waits no longer than this for each lock, whatever the connection says.
+-- As `decide`, and waits no longer than this for each lock, in milliseconds or with a unit, whatever the
+-- connection says.
 CREATE OR REPLACE FUNCTION tollgate.decide_within(
     keys bytea[], numbers bigint[], patience text, OUT now bigint, OUT stored bigint[]
 )
@@ -493,9 +494,9 @@ $$;
 
 -- The places of the keys whose rows cannot be decided about, so that a call that names them fails:
 -- another transaction has locked the row, it holds numbers that are not those of a bucket, or a
--- policy hides it. Waits at most as long as this for a lock of the whole table, which is no fault of a
--- row, and a moment for each row. Changes nothing.
-CREATE OR REPLACE FUNCTION tollgate.sick(keys bytea[], patience text) RETURNS integer[]
+-- policy hides it. Waits at most so many milliseconds for a lock of the whole table, which is no fault of a
+-- row, and a part of it for each row. Changes nothing.
+CREATE OR REPLACE FUNCTION tollgate.sick(keys bytea[], patience integer) RETURNS integer[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = 0
@@ -504,13 +505,13 @@ DECLARE
     places integer[] := '{}';
     is_sick boolean;
     -- How long to wait for a row, in milliseconds. Calls for others hold it no longer than that.
-    wait integer := 4;
+    wait integer := greatest(least(patience / 6, 50), 1);
     held bigint[];
 BEGIN
     IF cardinality(keys) = 0 THEN
         RETURN places;
     END IF;
-    PERFORM set_config('lock_timeout', patience, true);
+    PERFORM set_config('lock_timeout', patience::text, true);
     LOCK TABLE tollgate.buckets IN ROW EXCLUSIVE MODE;
     FOR k IN 1..cardinality(keys) LOOP
         PERFORM set_config('lock_timeout', wait::text, true);

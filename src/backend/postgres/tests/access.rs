@@ -37,7 +37,7 @@ async fn a_role_may_call_the_functions_and_nothing_else() {
         CHARGE,
         "SELECT * FROM tollgate.sweep(0, 10)",
         "SELECT * FROM tollgate.decide_within('{}', '{0, 0}', '5ms')",
-        "SELECT tollgate.sick('{alice}', '5ms')",
+        "SELECT tollgate.sick('{alice}', 5)",
         CHARGE,
     ] {
         client.batch_execute(&named(allowed)).await.unwrap();
