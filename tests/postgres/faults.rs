@@ -67,3 +67,24 @@ async fn a_disk_that_is_full_fails_what_must_be_stored_and_admits_nothing_else()
     let permit = limiter.limit(&DAILY).key(format!("new {stored}")).await.unwrap();
     assert_eq!(permit.remaining(), 1);
 }
+
+/// A primary that comes back as a standby, in a pool that does not look for the primary. It cannot
+/// read an unlogged table.
+#[tokio::test]
+async fn a_primary_that_has_become_a_standby_is_an_outage_until_it_is_promoted() {
+    let server = Server::start();
+    let config: tokio_postgres::Config = server.settings().parse().unwrap();
+    let pool = deadpool_postgres::Pool::builder(deadpool_postgres::Manager::new(config, NoTls));
+    let store = Postgres::with_pool(pool.max_size(2).build().unwrap()).deadline(MINUTE);
+    let limiter = RateLimiter::new(store.connect().await.unwrap());
+    limiter.limit(&COUNTED).await.unwrap();
+    server.query("COPY (SELECT 1) TO PROGRAM 'touch standby.signal'");
+    server.shut_down();
+    server.restart();
+    for _ in 0..4 {
+        let told = limiter.limit(&COUNTED).await.unwrap_err();
+        assert!(told.is_unavailable() && told.is_outage(), "{told:?}");
+    }
+    assert_eq!(server.query("SELECT pg_promote()"), "t");
+    wait_until("the store decides", async || limiter.limit(&COUNTED).await.is_ok()).await;
+}

@@ -38,24 +38,24 @@ async fn the_rights_that_are_named_suffice_and_the_bucket_is_found() {
     assert!(shown.starts_with("tollgate:per-client:ip=192.0.2.1|17|20|20"), "{shown}");
 }
 
-#[test]
-fn the_files_are_named_in_the_order_in_which_they_run() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let guide = fs::read_to_string(root.join("docs/postgres.md")).unwrap();
-    let (_, rest) = guide.split_once("in this order:").unwrap();
-    let (list, _) = rest.split_once(". Then").unwrap();
+#[tokio::test]
+async fn a_migration_of_ones_own_is_what_the_store_connects_to() {
     let server = Server::start();
-    let mut files: Vec<_> = list.split('`').skip(1).step_by(2).collect();
-    for file in &files {
-        let path = root.join(format!("src/backend/postgres/sql/{file}.sql"));
-        let run = server.psql().arg("-f").arg(&path).output().unwrap();
-        assert!(run.status.success(), "{file}: {}", String::from_utf8_lossy(&run.stderr));
-    }
-    files.sort_unstable();
-    let there = fs::read_dir(root.join("src/backend/postgres/sql")).unwrap();
-    let mut there: Vec<_> =
-        there.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
-    there.sort_unstable();
-    assert_eq!(there, files.iter().map(|file| format!("{file}.sql")).collect::<Vec<_>>());
-    assert_eq!(server.query("SELECT now > 0 FROM tollgate.decide('{}', '{0, 0}')"), "t");
+    let text = Postgres::at("").migration().unwrap();
+    let run = server.psql().arg("-1").arg("-c").arg(&text).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let store = Postgres::at(server.settings()).migrate(false).deadline(Duration::from_secs(60));
+    let limiter = RateLimiter::new(store.connect().await.unwrap());
+    assert_eq!(limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap().remaining(), 19);
+    // Of an earlier version, nothing is left.
+    server.query(
+        "CREATE FUNCTION tollgate.decide(integer) RETURNS integer LANGUAGE sql RETURN 1; \
+         INSERT INTO tollgate.versions VALUES (2)",
+    );
+    server.query(&server.query(&block("DROP FUNCTION IF EXISTS")));
+    let left = "SELECT string_agg(DISTINCT right(proname, 2), '') FROM pg_proc \
+                WHERE pronamespace = 'tollgate'::regnamespace";
+    assert_eq!(server.query(left), "_3");
+    assert_eq!(server.query("SELECT version FROM tollgate.versions"), "3");
+    assert_eq!(limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap().remaining(), 18);
 }

@@ -35,6 +35,18 @@ async fn a_server_with_an_unknown_certificate_is_not_trusted() {
     assert!(told.to_lowercase().contains("certificate"), "{told}");
 }
 
+/// A network that takes TLS out of the server's offer could read everything.
+#[tokio::test]
+async fn certificates_mean_that_tls_is_needed() {
+    let (server, tls) = (Server::start(), Server::tls());
+    let plain = || Postgres::at(server.settings_at(server.port())).root_certificate(tls.ca_pem());
+    let told = plain().connect().await.unwrap_err().to_string();
+    assert!(told.contains("server does not support TLS"), "{told}");
+    let disabled = Postgres::at(settings(&server, "disable")).root_certificate(tls.ca_pem());
+    let error = disabled.connect_lazily().unwrap_err();
+    assert!(error.is_misconfigured() && error.to_string().contains("sslmode=disable"), "{error}");
+}
+
 #[tokio::test]
 async fn a_connection_without_tls_is_refused_with_what_the_server_says() {
     let server = Server::tls();

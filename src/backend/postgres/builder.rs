@@ -12,12 +12,13 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::error::SqlState;
 
 use super::aside::Aside;
 use super::carrier::{PostgresCarrier, common_lock_patience, lock_patience, patience};
 use super::engine::Postgres;
 use super::lent::Lent;
-use super::migrate::{is_installed, migrate};
+use super::migrate::{is_installed, migrate, statements};
 use super::schema::{Schema, millis};
 use super::schema_name::SchemaName;
 use super::statement_error::{StatementError, no_schema};
@@ -204,14 +205,15 @@ impl PostgresBuilder {
     }
 
     /// Sets the root certificates, in PEM, for connections with TLS, in place of those of the
-    /// well-known authorities.
+    /// well-known authorities. Then all connections need TLS.
     #[cfg(feature = "postgres-tls")]
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.certificates.root = Some(pem.into());
         self
     }
 
-    /// Sets the client certificate, in PEM, and its private key for connections with TLS.
+    /// Sets the client certificate, in PEM, and its private key for connections with TLS. Then all
+    /// connections need TLS.
     #[cfg(feature = "postgres-tls")]
     pub fn client_certificate(
         mut self,
@@ -220,6 +222,28 @@ impl PostgresBuilder {
     ) -> Self {
         self.certificates.client = Some((cert_pem.into(), key_pem.into()));
         self
+    }
+
+    /// The statements that make the schema, for teams that run their own migrations: one text, for one
+    /// transaction. Only the settings of the schema matter to it.
+    ///
+    /// # Errors
+    ///
+    /// If the name of the schema cannot be used.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::backend::Postgres;
+    ///
+    /// let text = Postgres::at("").schema("limits").migration()?;
+    /// assert!(text.contains("CREATE SCHEMA \"limits\""));
+    /// # Ok::<(), tollgate::backend::BackendError>(())
+    /// ```
+    pub fn migration(&self) -> Result<String, BackendError> {
+        let schema = SchemaName::new(&self.schema);
+        let schema = schema.map_err(|wrong| BackendError::misconfigured(STORE, wrong))?;
+        Ok(statements(&schema, self.is_logged))
     }
 
     /// Connects, and makes the schema if it is missing, for at most 5 seconds.
@@ -367,7 +391,12 @@ impl Postgres {
                 .map_err(|error| StatementError::of_pool(error, carrier.deadline).into_error())?,
         );
         if migrates {
-            migrate(connection, carrier.schema.name(), is_logged).await.map_err(failed)?;
+            let migrated = migrate(connection, carrier.schema.name(), is_logged).await;
+            migrated.map_err(|error| match error.code() {
+                // The server is too old.
+                Some(&SqlState::FEATURE_NOT_SUPPORTED) => BackendError::misconfigured(STORE, error),
+                _ => failed(error),
+            })?;
         } else if !is_installed(connection, carrier.schema.name()).await.map_err(failed)? {
             return Err(no_schema());
         }

@@ -2,10 +2,7 @@
 
 use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
-use super::schema_name::SchemaName;
-
-/// The version of the files. A database that has it, or a later one, is left as it is.
-const VERSION: i64 = 3;
+use super::schema_name::{SchemaName, VERSION};
 
 /// The files, in the order in which they run; `clock.sql` comes after the first.
 pub(super) const SCHEMA: &str = include_str!("sql/schema.sql");
@@ -106,14 +103,14 @@ async fn install_locked(
     client.batch_execute("COMMIT").await
 }
 
-/// Whether this version or a later one is there.
+/// Whether this version is there. Others may be as well.
 pub(super) async fn is_installed(client: &Client, schema: &SchemaName) -> Result<bool, Error> {
     let there = format!("SELECT 1 WHERE pg_catalog.to_regclass('{schema}.versions') IS NOT NULL");
     if !has_row(client, &there).await? {
         return Ok(false);
     }
     let version =
-        format!("SELECT 1 FROM {schema}.versions WHERE version OPERATOR(pg_catalog.>=) {VERSION}");
+        format!("SELECT 1 FROM {schema}.versions WHERE version OPERATOR(pg_catalog.=) {VERSION}");
     has_row(client, &version).await
 }
 
@@ -130,10 +127,10 @@ fn texts(schema: &SchemaName, logged: bool, clock: &str) -> [String; 2] {
         false => SCHEMA.to_owned(),
     };
     let rest: String = [clock].into_iter().chain(FUNCTIONS).collect();
-    let schema = schema.to_string();
-    [first, rest].map(|files| {
-        ["('tollgate')", "SCHEMA tollgate", "tollgate."]
-            .into_iter()
-            .fold(files, |text, named| text.replace(named, &named.replace("tollgate", &schema)))
-    })
+    [first, rest].map(|files| schema.statements(&files))
+}
+
+/// What a migration runs, for those who run it by themselves.
+pub(super) fn statements(schema: &SchemaName, logged: bool) -> String {
+    texts(schema, logged, SERVER_CLOCK).concat()
 }

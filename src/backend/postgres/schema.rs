@@ -21,10 +21,11 @@ impl Schema {
     pub(super) fn new(name: &str) -> Result<Self, String> {
         let name = SchemaName::new(name)?;
         Ok(Self {
-            call: format!("SELECT now, stored FROM {name}.decide($1, $2)"),
-            sick: format!("SELECT {name}.sick($1, $2)"),
-            sweep: format!("SELECT table_pages FROM {name}.sweep($1, $2)"),
-            debtors: format!("SELECT now, last, keys, stored FROM {name}.debtors($1, $2, $3, $4)"),
+            call: name.statements("SELECT now, stored FROM tollgate.decide($1, $2)"),
+            sick: name.statements("SELECT tollgate.sick($1, $2)"),
+            sweep: name.statements("SELECT table_pages FROM tollgate.sweep($1, $2)"),
+            debtors: name
+                .statements("SELECT now, last, keys, stored FROM tollgate.debtors($1, $2, $3, $4)"),
             name,
         })
     }
@@ -40,18 +41,18 @@ impl Schema {
 
     /// A statement that decides, and waits no longer than this for a lock.
     pub(super) fn call_within(&self, patience: Duration) -> String {
-        let (name, patience) = (&self.name, millis(patience));
-        format!("SELECT now, stored FROM {name}.decide_within($1, $2, '{patience}')")
+        self.decide_within(&format!("'{}'", millis(patience)))
     }
 
     /// As [`call_within`](Self::call_within), where the connection says nothing.
     pub(super) fn call_within_unless_set(&self, patience: Duration) -> String {
-        let (name, patience) = (&self.name, millis(patience));
-        let set = "pg_catalog.current_setting('lock_timeout')";
-        format!(
-            "SELECT now, stored FROM {name}.decide_within($1, $2, \
-             CASE {set} WHEN '0' THEN '{patience}' ELSE {set} END)"
-        )
+        let (set, patience) = ("pg_catalog.current_setting('lock_timeout')", millis(patience));
+        self.decide_within(&format!("CASE {set} WHEN '0' THEN '{patience}' ELSE {set} END"))
+    }
+
+    fn decide_within(&self, patience: &str) -> String {
+        let text = "SELECT now, stored FROM tollgate.decide_within($1, $2, ";
+        format!("{}{patience})", self.name.statements(text))
     }
 
     /// The statement that names the rows that fail a call.

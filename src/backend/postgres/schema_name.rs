@@ -1,6 +1,10 @@
-//! The name of the schema that holds the tables and the functions.
+//! The name of the schema that holds the tables and the functions, and the names of these.
 
 use std::fmt;
+
+/// The version of the functions, with which their names end. So the functions of several versions are
+/// there side by side, and processes of these as well. The table is that of all.
+pub(super) const VERSION: i32 = 3;
 
 /// The name of a schema that can stand in statements.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +30,24 @@ impl SchemaName {
         }
         Ok(Self(name.to_owned()))
     }
+
+    /// Statements of this schema. In `text`, as in the files, `tollgate` stands for its name, and the
+    /// names of functions have no version.
+    pub(super) fn statements(&self, text: &str) -> String {
+        let text = text.replace("('tollgate')", &format!("('{self}')"));
+        let text = text.replace("SCHEMA tollgate", &format!("SCHEMA {self}"));
+        let (schema, version) = (self.to_string(), format!("_{VERSION}"));
+        let mut parts = text.split("tollgate.");
+        let mut statements = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let is_end = |byte: char| byte != '_' && !byte.is_ascii_alphanumeric();
+            let end = part.find(is_end).unwrap_or(part.len());
+            let (name, rest) = part.split_at_checked(end).unwrap_or((part, ""));
+            let version = if rest.starts_with('(') { version.as_str() } else { "" };
+            statements.extend([schema.as_str(), ".", name, version, rest]);
+        }
+        statements
+    }
 }
 
 /// Writes the name in quotes, as statements need it.
@@ -44,6 +66,17 @@ mod tests {
         for name in [SchemaName::DEFAULT, "_x9", "Limits", &"a".repeat(63)] {
             assert_eq!(SchemaName::new(name).unwrap().to_string(), format!("\"{name}\""));
         }
+    }
+
+    #[test]
+    fn names_of_functions_end_with_their_version() {
+        let schema = SchemaName::new("limits").unwrap();
+        let text = "CREATE SCHEMA tollgate; SELECT tollgate.f(ts), 'tollgate.t' FROM tollgate.t (x) \
+                    WHERE f(1) AND to_regnamespace('tollgate') IS NULL; SELECT tollgate.f";
+        let named = "CREATE SCHEMA \"limits\"; SELECT \"limits\".f_3(ts), '\"limits\".t' FROM \
+                     \"limits\".t (x) WHERE f(1) AND to_regnamespace('\"limits\"') IS NULL; SELECT \
+                     \"limits\".f";
+        assert_eq!(schema.statements(text), named);
     }
 
     #[test]

@@ -58,8 +58,8 @@ impl StatementError {
             "53100" => Self::Failed(BackendError::full(STORE, error)),
             // An earlier statement of the transaction has failed.
             "25P02" => Self::Lost(BackendError::unavailable(STORE, error)),
-            // The server has become a standby.
-            "25006" => Self::Lost(BackendError::unavailable(STORE, error)),
+            // The server has become a standby, which cannot write, nor read an unlogged table.
+            "25006" | "0A000" => Self::Lost(BackendError::unavailable(STORE, error)),
             // No such schema, function or table.
             "3F000" | "42883" | "42P01" => Self::Failed(misconfigured(said, NO_SCHEMA)),
             // Objects of others: no such column, or others of these names.

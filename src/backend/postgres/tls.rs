@@ -22,6 +22,19 @@ pub(super) struct Certificates {
     pub(super) client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
+impl Certificates {
+    #[cfg(feature = "postgres-tls")]
+    const fn are_set(&self) -> bool {
+        self.root.is_some() || self.client.is_some()
+    }
+
+    #[cfg(not(feature = "postgres-tls"))]
+    const fn are_set(&self) -> bool {
+        let Self {} = self;
+        false
+    }
+}
+
 /// Tells the server to end a statement whose answer nobody waits for.
 #[derive(Clone, Default)]
 pub(super) enum Canceller {
@@ -56,11 +69,18 @@ const LONGEST: Duration = Duration::from_secs(5);
 ///
 /// A sentence about settings that do not fit.
 pub(super) fn manager(
-    config: Config,
+    mut config: Config,
     certificates: &Certificates,
 ) -> Result<(Manager, Canceller), &'static str> {
     // A closed connection is noticed without a question to the server.
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+    if certificates.are_set() {
+        // A server that offers none must not be trusted instead.
+        match config.get_ssl_mode() {
+            SslMode::Disable => return Err("`sslmode=disable` does without the certificates"),
+            _ => config.ssl_mode(SslMode::Require),
+        };
+    }
     #[cfg(feature = "postgres-tls")]
     if config.get_ssl_mode() != SslMode::Disable {
         let own = certificates.client.as_ref().map(|(chain, key)| (&**chain, &**key));
@@ -68,7 +88,6 @@ pub(super) fn manager(
         let tls = MakeRustlsConnect::new(tls);
         return Ok((Manager::from_config(config, tls.clone(), recycling), Canceller::Tls(tls)));
     }
-    let Certificates { .. } = certificates;
     if config.get_ssl_mode() == SslMode::Require && !cfg!(feature = "postgres-tls") {
         return Err("`sslmode=require` needs the feature `postgres-tls`");
     }

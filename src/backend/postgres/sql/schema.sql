@@ -1,6 +1,8 @@
--- The tables. Run the files of this folder in this order: schema, clock, bucket, formula,
--- operations, decide, sweep, debtors, access. The search path must not name a schema of another role
--- before `pg_catalog`; it does not, unless a setting of the session or of the role says so.
+-- The tables. `PostgresBuilder::migration` returns the files of this folder in the order in which they
+-- run. In them, `tollgate` stands for the schema, and the functions lack the version that their names
+-- end with: other versions may be there as well, so what is here serves all of them. The search path
+-- must not name a schema of another role before `pg_catalog`; it does not, unless a setting of the
+-- session or of the role says so.
 
 -- The functions are written in a form that older servers cannot read.
 DO $$

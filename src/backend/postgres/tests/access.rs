@@ -18,8 +18,8 @@ async fn granted(database: &Database) -> tokio_postgres::Client {
     let grants = format!(
         "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role}; \
          GRANT SELECT ON {schema}.versions TO {role}; \
-         GRANT EXECUTE ON FUNCTION {schema}.decide, {schema}.decide_within, {schema}.sick, \
-         {schema}.sweep TO {role}"
+         GRANT EXECUTE ON FUNCTION {schema}.decide_3, {schema}.decide_within_3, {schema}.sick_3, \
+         {schema}.sweep_3 TO {role}"
     );
     database.client.batch_execute(&grants).await.unwrap();
     let settings = Server::shared().settings().replace("user=app", &format!("user={role}"));
@@ -32,7 +32,7 @@ async fn granted(database: &Database) -> tokio_postgres::Client {
 async fn a_role_may_call_the_functions_and_nothing_else() {
     let database = Database::with_server_clock().await;
     let client = granted(&database).await;
-    let named = |text: &str| text.replace("tollgate.", &format!("{}.", database.schema));
+    let named = |text: &str| database.schema.statements(text);
     for allowed in [
         CHARGE,
         "SELECT * FROM tollgate.sweep(0, 10)",
@@ -81,7 +81,7 @@ async fn a_role_cannot_put_its_own_operators_into_the_functions() {
     client.batch_execute(&attack).await.unwrap();
     // The operators are found by the caller.
     assert!(client.batch_execute("SELECT 1::bigint + 1::bigint").await.is_err());
-    let decide = CHARGE.replace("tollgate.", &format!("{}.", database.schema));
+    let decide = database.schema.statements(CHARGE);
     let two = decide.replace("1, 1, 1, 1, 0, 1}", "2, 1, 1, 1, 0, 1, 1, 1, 1, 0, 1}");
     let own = decide.replace("1, 1, 1, 1, 0, 1}", "1, 5, 1, 0, 1}");
     let own_two =

@@ -69,9 +69,7 @@ async fn a_migration_waits_for_another_one_longer_than_decisions_may() {
 #[tokio::test]
 async fn a_schema_that_is_there_in_part_is_completed() {
     let (schema, client) = (unused_schema(), connect_with("").await);
-    let part = SCHEMA.replace("('tollgate')", &format!("('{schema}')"));
-    let part = part.replace("SCHEMA tollgate", &format!("SCHEMA {schema}"));
-    client.batch_execute(&part.replace("tollgate.", &format!("{schema}."))).await.unwrap();
+    client.batch_execute(&schema.statements(SCHEMA)).await.unwrap();
     migrate(&client, &schema, false).await.unwrap();
     let limiter = limiter(schema.to_string().trim_matches('"')).await;
     assert_eq!(limiter.limit(&DAILY).await.unwrap().remaining(), 9);
@@ -83,7 +81,7 @@ async fn a_schema_of_another_program_is_left_alone_and_named() {
         ("CREATE TABLE s.versions (id integer)", "column \"version\" does not exist"),
         ("CREATE TYPE s.buckets AS (x integer)", "\"buckets\" is a composite type"),
         (
-            "CREATE FUNCTION s.clock(bigint[]) RETURNS text LANGUAGE sql RETURN 'noon'",
+            "CREATE FUNCTION s.clock_3(bigint[]) RETURNS text LANGUAGE sql RETURN 'noon'",
             "cannot change return type of existing function",
         ),
     ] {

@@ -84,7 +84,7 @@ impl Database {
     }
 
     async fn over(schema: SchemaName, client: Client) -> Self {
-        let text = format!("SELECT now, stored FROM {schema}.decide($1, $2)");
+        let text = schema.statements("SELECT now, stored FROM tollgate.decide($1, $2)");
         let decide = client.prepare(&text).await.unwrap();
         Self { schema, client: Arc::new(client), decide }
     }
@@ -100,12 +100,12 @@ impl Database {
 
     /// Runs statements in which `tollgate.` stands for the schema.
     async fn run(&self, text: &str) -> Result<(), Error> {
-        self.client.batch_execute(&text.replace("tollgate.", &format!("{}.", self.schema))).await
+        self.client.batch_execute(&self.schema.statements(text)).await
     }
 
     /// A number that a query returns.
     async fn number(&self, query: &str) -> i64 {
-        let query = query.replace("tollgate.", &format!("{}.", self.schema));
+        let query = self.schema.statements(query);
         self.client.query_one(&query, &[]).await.unwrap().get(0)
     }
 

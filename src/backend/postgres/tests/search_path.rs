@@ -7,6 +7,7 @@ use tokio_postgres::Client;
 use tollgate_testing::postgres::Server;
 
 use super::{Database, connect_with};
+use crate::backend::Postgres;
 use crate::backend::postgres::migrate::{SERVER_CLOCK, install};
 use crate::backend::postgres::schema_name::SchemaName;
 
@@ -78,8 +79,7 @@ async fn a_migration_does_not_use_operators_of_others() {
         let admin = connect_with("").await;
         assert_eq!(foreign_parts(&admin, &schema).await, 0);
         for charge in CHARGES {
-            let charge = charge.replace("tollgate.", &format!("{schema}."));
-            client.batch_execute(&charge).await.unwrap();
+            client.batch_execute(&schema.statements(charge)).await.unwrap();
         }
     }
 }
@@ -90,19 +90,13 @@ async fn the_files_do_not_use_operators_of_others() {
     let admin = connect_with("").await;
     let hostile = hostile_schema(&admin, false).await;
     let schema = Server::shared().unused_name();
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/backend/postgres/sql");
     let mut psql = Server::shared().psql();
     psql.arg("-1").arg("-f").arg("-").stdin(Stdio::piped()).stderr(Stdio::piped());
     psql.env("PGOPTIONS", format!("-c search_path=public,{hostile}"));
     let mut run = psql.spawn().unwrap();
     let mut input = run.stdin.take().unwrap();
-    for file in ["schema", "clock", "bucket", "formula", "operations", "decide", "sweep", "access"]
-    {
-        let text = std::fs::read_to_string(format!("{folder}/{file}.sql")).unwrap();
-        let text = text.replace("('tollgate')", &format!("('{schema}')"));
-        let text = text.replace("SCHEMA tollgate", &format!("SCHEMA {schema}"));
-        input.write_all(text.replace("tollgate.", &format!("{schema}.")).as_bytes()).unwrap();
-    }
+    let text = Postgres::at("").schema(&schema).migration().unwrap();
+    input.write_all(text.as_bytes()).unwrap();
     drop(input);
     let run = run.wait_with_output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
@@ -120,9 +114,8 @@ async fn a_decision_does_not_use_operators_of_others() {
     let found = client.batch_execute("SELECT 1::bigint + 1::bigint").await.unwrap_err();
     assert!(found.as_db_error().unwrap().message().contains("run as"));
     for charge in CHARGES {
-        let charge = charge.replace("tollgate.", &format!("{}.", database.schema));
-        client.batch_execute(&charge).await.unwrap();
+        client.batch_execute(&database.schema.statements(charge)).await.unwrap();
     }
-    let sweep = format!("SELECT * FROM {}.sweep(0, 10)", database.schema);
+    let sweep = database.schema.statements("SELECT * FROM tollgate.sweep(0, 10)");
     client.batch_execute(&sweep).await.unwrap();
 }

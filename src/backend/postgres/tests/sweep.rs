@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Database;
+use super::SchemaName;
 use super::encode::Batch;
 use crate::algebra::{Bucket, Terms};
 use crate::backend::Key;
@@ -85,16 +86,16 @@ async fn a_sweep_reads_its_own_pages_only() {
     let text = "INSERT INTO tollgate.buckets SELECT int4send(i), 0, 9e15::bigint, 1, 1, 1, 1 \
                 FROM generate_series(1, 20000) i";
     database.run(text).await.unwrap();
-    let read = |client: std::sync::Arc<tokio_postgres::Client>, schema: String| async move {
-        let text = format!(
-            "EXPLAIN (FORMAT TEXT) SELECT ctid FROM {schema}.buckets \
+    let read = |client: std::sync::Arc<tokio_postgres::Client>, schema: SchemaName| async move {
+        let text = schema.statements(
+            "EXPLAIN (FORMAT TEXT) SELECT ctid FROM tollgate.buckets \
              WHERE ctid >= '(3,0)' AND ctid < '(5,0)' \
-             AND {schema}.drop_at(gain, capacity, step, value, ts) <= 0"
+             AND tollgate.drop_at(gain, capacity, step, value, ts) <= 0",
         );
         let rows = client.query(&text, &[]).await.unwrap();
         rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n")
     };
-    let plan = read(database.client.clone(), database.schema.to_string()).await;
+    let plan = read(database.client.clone(), database.schema.clone()).await;
     assert!(plan.contains("Tid Range Scan"), "{plan}");
     assert_eq!(sweep(&database).await, 0);
 }

@@ -83,9 +83,8 @@ fn refreshed(cell: [i64; 6], at: Timestamp) -> [i64; 6] {
 /// Whether each row may be removed as soon as, and not before, the contract says so.
 async fn is_dropped_when_allowed(database: &Database, records: &Records) -> bool {
     const KEPT: i64 = 30 * 86_400_000_000;
-    let schema = &database.schema;
-    let text = format!(
-        "SELECT {schema}.drop_at(gain, capacity, step, value, ts) FROM {schema}.buckets ORDER BY key"
+    let text = database.schema.statements(
+        "SELECT tollgate.drop_at(gain, capacity, step, value, ts) FROM tollgate.buckets ORDER BY key",
     );
     let rows = database.client.query(&text, &[]).await.unwrap();
     rows.iter().zip(records.stored.values()).all(|(row, record): (_, &BucketRecord)| {
