@@ -52,7 +52,8 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 /// * The shards of a limit work, but a request is paid for by one of the two that it draws: the
 ///   fuller one. One that costs more than a shard holds fails.
 /// * A reset of several buckets, or a penalty on them, changes one after the other. It goes on if
-///   its future is dropped, and if it fails, some of them may be changed.
+///   its future is dropped, or if one of them fails: all others are changed, and the call reports
+///   the first error.
 /// * A reservation that two buckets paid for is not undone when it is cancelled.
 ///
 /// # Time
@@ -285,11 +286,15 @@ impl<S: SwapStore> Optimistic<S> {
                     let deadline = store.deadline;
                     // A task of its own, which goes on if the caller leaves.
                     let task = tokio::spawn(async move {
-                        let mut answers = Vec::new();
+                        let (mut answers, mut first_error) = (Vec::new(), None);
                         for work in parts.take_works() {
-                            answers.push(store.decide(work).await?);
+                            match store.decide(work).await {
+                                Ok(applied) => answers.push(applied),
+                                // No bucket keeps its tokens because another one failed.
+                                Err(error) => _ = first_error.get_or_insert(error),
+                            }
                         }
-                        Ok(parts.join(&answers))
+                        first_error.map_or_else(|| Ok(parts.join(&answers)), Err)
                     });
                     match timeout(deadline, task).await {
                         Ok(Ok(answer)) => answer,

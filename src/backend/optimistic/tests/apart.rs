@@ -1,6 +1,6 @@
 //! A store that swaps one value at a time.
 
-use super::{CasMap, backend_error, on};
+use super::{CasMap, backend_error, name, on};
 use crate::algebra::{Bucket, State, Terms, Verdict};
 use crate::backend::tests::START;
 use crate::backend::{Adjustment, Backend, BucketId, Charge};
@@ -102,4 +102,31 @@ async fn adjustments_of_several_buckets_are_made_one_by_one_but_undos_are_refuse
     let held: Vec<_> = applied.readings().iter().map(|it| it.state().value / token).collect();
     assert_eq!((applied.verdict(), held), (Verdict::Refused, vec![8, 5]));
     assert_eq!(map.counts()[1], 2);
+}
+
+/// The parts behind the one that failed were left out.
+#[tokio::test(start_paused = true)]
+async fn parts_that_follow_one_that_fails_are_made_all_the_same() {
+    let (map, store) = on(CasMap::<false>::default());
+    let store = store.clock(ManualClock::new(START));
+    let keys = ["a", "b", "c"].map(Key::from);
+    let [a, b, c] = [0, 1, 2].map(|nth: usize| BucketId::new(FIRST.name(), &keys[nth]));
+    let (bucket, token) = (FIRST.bucket(), FIRST.bucket().units(1).unwrap());
+    let spoil = |key| {
+        let value = (b"no bucket".to_vec(), None);
+        map.state.lock().unwrap().values.insert(name(&FIRST, key), value);
+    };
+    let left = async |id| {
+        let looked = store.apply(&[Charge::look(id, bucket, 0)]).wait().await.unwrap();
+        looked.readings()[0].state().value / token
+    };
+    spoil(&keys[0]);
+    let penalties = [a, b, c].map(|id| Adjustment::refund(id, bucket, -4 * token));
+    let error = store.adjust(&penalties).wait().await.unwrap_err();
+    assert!(error.to_string().contains("is no bucket"), "{error}");
+    assert_eq!([left(b).await, left(c).await], [6, 6]);
+    spoil(&keys[1]);
+    let error = store.reset(&[a, b, c]).wait().await.unwrap_err();
+    assert!(error.to_string().contains("is no bucket"), "{error}");
+    assert_eq!(left(c).await, 10);
 }
