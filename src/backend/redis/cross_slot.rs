@@ -63,14 +63,29 @@ pub(super) async fn adjust(
     });
     let answers: Vec<_> = operations.map(|operation| batcher.send(operation, deadline)).collect();
     let (mut now, mut readings, mut kept) = (None, Vec::new(), KeptNumbers::NONE);
-    for answer in answers {
-        let applied = answer.await?;
+    for applied in all(answers).await? {
         now = now.max(Some(applied.now()));
         kept.append(readings.len(), &applied);
         let states = applied.readings().iter().map(Reading::state);
         readings.extend(states.map(|state| Reading::new(verdict, state, Duration::ZERO)));
     }
     Ok(Applied::many(now.unwrap_or_default(), readings).with_kept(kept))
+}
+
+/// Waits for the answers to all parts of an operation.
+///
+/// # Errors
+///
+/// The first one. A part that is dropped before it was sent is not sent, so the others are awaited
+/// all the same.
+pub(super) async fn all<T>(
+    answers: impl IntoIterator<Item: Future<Output = Result<T, BackendError>>>,
+) -> Result<Vec<T>, BackendError> {
+    let mut answered = Vec::new();
+    for answer in answers {
+        answered.push(answer.await);
+    }
+    answered.into_iter().collect()
 }
 
 /// A two-choices charge on shards in different slots.

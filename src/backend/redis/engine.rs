@@ -181,12 +181,7 @@ impl Redis {
             .into_iter()
             .map(|operation| self.batcher.send(operation, deadline))
             .collect();
-        Answer::pending(async move {
-            for answer in answers {
-                answer.await?;
-            }
-            Ok(())
-        })
+        Answer::pending(async move { cross_slot::all(answers).await.map(drop) })
     }
 }
 

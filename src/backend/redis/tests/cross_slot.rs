@@ -1,14 +1,17 @@
 //! Charges on two shards in different slots of a cluster.
 
+use std::time::Duration;
+
+use tokio::time::sleep;
 use tollgate_testing::redis::Cluster;
 
 use super::{START, expect_ready};
 use crate::algebra::{Bucket, Terms, Verdict};
 use crate::backend::redis::cross_slot::CrossSlotPair;
 use crate::backend::remote::operation::{NamedBucketId, NamedCharge};
-use crate::backend::{Backend, BucketId, Charge, Key, Memory, Redis};
+use crate::backend::{Adjustment, Backend, BucketId, Charge, Key, Memory, Redis};
 use crate::clock::ManualClock;
-use crate::{MINUTE, Quota, SECOND};
+use crate::{HOUR, MINUTE, Quota, SECOND};
 
 fn terms(bucket: &Bucket) -> Terms {
     Terms::reserving(bucket.floor())
@@ -72,4 +75,40 @@ async fn a_reservation_that_the_other_shard_refuses_stays_if_others_came_after_i
     let last = pair.take(1, units(7), terms(&bucket)).await.unwrap().reading;
     assert_eq!(last.verdict(), Verdict::Reserved);
     assert_eq!(pair.give_back(1, &last).await.unwrap().1.value, bucket.capacity());
+}
+
+/// A part that waited behind other calls of its slot was not sent, once another part had failed.
+#[tokio::test]
+async fn parts_that_wait_while_another_fails_are_carried_out() {
+    let (cluster, clock) = (Cluster::start(3), ManualClock::new(START));
+    let redis = on(&cluster, &clock).await;
+    let bucket = Bucket::new(&Quota::token_bucket(10, HOUR)).unwrap();
+    let token = bucket.units(1).unwrap();
+    let keys: Vec<_> = (0..100_u64).map(Key::from).collect();
+    let id = |nth: usize| BucketId::new("apart", &keys[nth]);
+    let node = |nth| cluster.node(cluster.node_of_slot(redis.names.name(id(nth)).slot()));
+    let other = (1..100).find(|&nth| node(nth).port() != node(0).port()).unwrap();
+    let left = async || {
+        let look = Charge::look(id(other), &bucket, 0);
+        let looked = redis.apply(&[look]).wait().await.unwrap();
+        looked.readings()[0].state().value / token
+    };
+    assert_eq!(left().await, 10);
+    let name = redis.names.name(id(0));
+    node(0).command(&[&b"SET"[..], name.as_ref(), b"no bucket"]).ok();
+
+    // As many calls as one slot has in flight, which its node does not answer for now.
+    node(other).stop();
+    let nothing = Adjustment::refund(id(other), &bucket, 0);
+    let in_flight = [(); 2].map(|()| tokio::spawn(redis.adjust(&[nothing]).wait()));
+    sleep(Duration::from_millis(100)).await;
+    let penalties = [0, other].map(|nth| Adjustment::refund(id(nth), &bucket, -4 * token));
+    let penalties = tokio::spawn(redis.adjust(&penalties).wait());
+    sleep(Duration::from_millis(300)).await;
+    node(other).resume();
+    penalties.await.unwrap().unwrap_err();
+    for call in in_flight {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(left().await, 6);
 }
