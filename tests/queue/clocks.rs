@@ -233,8 +233,8 @@ async fn what_comes_back_serves_the_waiters_though_the_clock_was_set_back() {
         assert!(poll(&mut unused).is_some(), "kind {kind}");
         assert_eq!(tokens(limiter, &FIVE), 3.0, "kind {kind}");
     }
-    // One that was granted and has not run gives its token back. What the bucket had gained for it is
-    // not there: no time has passed.
+    // One that was granted and has not run gives its token back. What the bucket had gained for it
+    // is not there: no time has passed.
     let clock = ManualClock::new(START);
     let [limiter, _] = of_both_kinds(&clock);
     let _all = at_once(limiter.limit(&FIVE).cost(5)).unwrap();

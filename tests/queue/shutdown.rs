@@ -28,8 +28,8 @@ static DAILY: Limit = Limit::new("daily", Quota::token_bucket(1, DAY).capacity(0
 /// More than all guards of a case cost.
 static ROOMY: Limit = Limit::new("roomy", Quota::token_bucket(1_000_000, DAY).max_reserved(0));
 
-/// How many guards a case has: 100,000 with the cases that CI plays. A thousand overflowed a stack of
-/// two megabytes, when each drop took a few frames.
+/// How many guards a case has: 100,000 with the cases that CI plays. A thousand overflowed a stack
+/// of two megabytes, when each drop took a few frames.
 fn guards() -> u64 {
     times(100_000, 10_000)
 }

@@ -255,8 +255,8 @@ impl Line {
 
     /// Whether the bucket is blocked, as far as this line knows.
     ///
-    /// A state in debt at a time in the future is that of a block, or the clock was set back. In the
-    /// second case, the clock has shown that time before.
+    /// A state in debt at a time in the future is that of a block, or the clock was set back. In
+    /// the second case, the clock has shown that time before.
     pub(super) fn is_blocked(&self, State { value, ts }: State, now: Timestamp) -> bool {
         ts > now && value < 0 && self.open_until.is_none_or(|open_until| ts > open_until)
     }
