@@ -89,9 +89,11 @@ pub(in crate::backend) enum Division {
     /// Not at all.
     None,
     /// One by one. Of the call, nothing was carried out.
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "a cluster has several places"))]
     OneByOne,
     /// Those whose slot is another one by now in calls for that slot, and the others together. Of
     /// the call, nothing was carried out.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only rows are set aside"))]
     BySlots,
 }
 
