@@ -89,6 +89,12 @@ impl SendQueues {
         self.group(slot).slots.get_mut(&slot)?.jobs.pop_if_answered(lane, answer)
     }
 
+    /// How many slots wait in the group of this one.
+    #[cfg(test)]
+    pub(super) fn waiting(&mut self, slot: u16) -> usize {
+        self.group(slot).waiting_slots.len()
+    }
+
     /// The group of a slot.
     fn group(&mut self, slot: u16) -> &mut SlotGroup {
         self.groups.entry(slot / GROUP_SIZE).or_default()
@@ -118,6 +124,8 @@ struct SlotQueue {
     calls: usize,
     /// The number of tasks that are about to take jobs.
     ready: usize,
+    /// Whether it is among the waiting slots.
+    is_waiting: bool,
 }
 
 impl SlotGroup {
@@ -141,9 +149,8 @@ impl SlotGroup {
             self.calls = self.calls.saturating_add(1);
             return true;
         }
-        // Only the first job makes it a waiting slot, so that it stands in the list once.
-        if slot.calls == 0 && slot.jobs.len() == 1 {
-            self.waiting_slots.push_back(number);
+        if slot.calls == 0 {
+            self.wait(number);
         }
         false
     }
@@ -167,6 +174,14 @@ impl SlotGroup {
             };
             *number = next;
             self.slots.entry(next).or_default().enter();
+        }
+    }
+
+    /// Makes a slot a waiting one, unless it is.
+    fn wait(&mut self, number: u16) {
+        let slot = self.slots.entry(number).or_default();
+        if !std::mem::replace(&mut slot.is_waiting, true) {
+            self.waiting_slots.push_back(number);
         }
     }
 
@@ -195,7 +210,7 @@ impl SlotGroup {
         } else {
             // Jobs are left, and no task is. From the list, the slot gets the next task of the
             // group.
-            self.waiting_slots.push_back(number);
+            self.wait(number);
         }
     }
 }
@@ -205,6 +220,7 @@ impl SlotQueue {
     const fn enter(&mut self) {
         self.calls = self.calls.saturating_add(1);
         self.ready = self.ready.saturating_add(1);
+        self.is_waiting = false;
     }
 
     /// The jobs for a task that was about to take some.

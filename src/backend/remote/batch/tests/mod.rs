@@ -1,3 +1,4 @@
-//! What the queue of calls to Redis means for its callers.
+//! What the queue of calls means for its callers.
 
 mod fairness;
+mod waiting_slots;
