@@ -115,8 +115,8 @@ async fn a_role_that_may_not_list_is_told_so_and_decides_on() {
     server.query(&format!(
         "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role}; \
          GRANT SELECT ON {schema}.versions TO {role}; \
-         GRANT EXECUTE ON FUNCTION {schema}.decide_3, {schema}.decide_within_3, \
-         {schema}.sick_3, {schema}.sweep_3 TO {role}"
+         GRANT EXECUTE ON FUNCTION {schema}.decide_4, {schema}.decide_within_4, \
+         {schema}.sick_4, {schema}.sweep_4 TO {role}"
     ));
     let settings = server.settings().replace("user=app", &format!("user={role}"));
     let limiter = RateLimiter::new(at(settings, &schema).connect().await.unwrap());
@@ -125,7 +125,7 @@ async fn a_role_that_may_not_list_is_told_so_and_decides_on() {
     assert!(cause(&error).is_misconfigured(), "{error:?}");
     assert!(cause(&error).to_string().contains("EXECUTE on its functions"), "{}", cause(&error));
     limiter.limit(&DAILY).key("alice").await.unwrap();
-    server.query(&format!("GRANT EXECUTE ON FUNCTION {schema}.debtors_3 TO {role}"));
+    server.query(&format!("GRANT EXECUTE ON FUNCTION {schema}.debtors_4 TO {role}"));
     let (found, _) = list(&limiter, &DAILY, None, 100).await;
     assert_eq!(found.into_keys().collect::<Vec<_>>(), ["mallory"]);
 }
@@ -142,7 +142,7 @@ async fn a_page_reads_no_more_of_a_large_table_than_its_part() {
     ));
     // What the transaction has read so far.
     let read = server.query(&format!(
-        "BEGIN; SELECT cardinality(keys), last IS NULL FROM {schema}.debtors_3('tollgate:daily:', \
+        "BEGIN; SELECT cardinality(keys), last IS NULL FROM {schema}.debtors_4('tollgate:daily:', \
          'tollgate:daily;', 500, '{{1, 8640000000, 86400000000, 1}}'); \
          SELECT seq_tup_read, idx_tup_fetch FROM pg_stat_xact_all_tables \
          WHERE schemaname = '{schema}' AND relname = 'buckets'; COMMIT"

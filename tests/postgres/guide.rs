@@ -50,12 +50,12 @@ async fn a_migration_of_ones_own_is_what_the_store_connects_to() {
     // Of an earlier version, nothing is left.
     server.query(
         "CREATE FUNCTION tollgate.decide(integer) RETURNS integer LANGUAGE sql RETURN 1; \
-         INSERT INTO tollgate.versions VALUES (2)",
+         INSERT INTO tollgate.versions VALUES (3)",
     );
     server.query(&server.query(&block("DROP FUNCTION IF EXISTS")));
     let left = "SELECT string_agg(DISTINCT right(proname, 2), '') FROM pg_proc \
                 WHERE pronamespace = 'tollgate'::regnamespace";
-    assert_eq!(server.query(left), "_3");
-    assert_eq!(server.query("SELECT version FROM tollgate.versions"), "3");
+    assert_eq!(server.query(left), "_4");
+    assert_eq!(server.query("SELECT version FROM tollgate.versions"), "4");
     assert_eq!(limiter.limit(&PER_CLIENT).key(CLIENT).await.unwrap().remaining(), 18);
 }

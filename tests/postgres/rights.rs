@@ -28,8 +28,8 @@ async fn a_role_that_may_call_the_functions_needs_no_right_on_the_table() {
     let settings = as_role(server, &role);
     server.query(&format!(
         "GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT ON {schema}.versions TO {role}; \
-         GRANT EXECUTE ON FUNCTION {schema}.decide_3, {schema}.decide_within_3, \
-         {schema}.sick_3, {schema}.sweep_3 TO {role}"
+         GRANT EXECUTE ON FUNCTION {schema}.decide_4, {schema}.decide_within_4, \
+         {schema}.sick_4, {schema}.sweep_4 TO {role}"
     ));
     let limiter = RateLimiter::new(at(settings.clone(), &schema).connect().await.unwrap());
     for left in [1, 0] {
@@ -43,7 +43,7 @@ async fn a_role_that_may_call_the_functions_needs_no_right_on_the_table() {
         format!("SELECT * FROM {schema}.buckets"),
         format!("UPDATE {schema}.buckets SET value = 0"),
         format!("DELETE FROM {schema}.buckets"),
-        format!("SELECT {schema}.lock_3('\\x00')"),
+        format!("SELECT {schema}.lock_4('\\x00')"),
     ] {
         let refused = client.batch_execute(&statement).await.unwrap_err();
         assert_eq!(refused.code().map(|code| code.code()), Some("42501"), "{statement}");

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio_postgres::{Client, NoTls};
+use tokio::time::{Instant, sleep};
+use tokio_postgres::{Client, NoTls, Transaction};
 use tollgate::backend::Postgres;
 use tollgate::{DAY, Limit, OnFailure, Quota, RateLimited, RateLimiter};
 use tollgate_testing::postgres::Server;
@@ -26,13 +27,17 @@ struct Place {
 
 impl Place {
     async fn set_up() -> Self {
+        Self::with_deadline(DEADLINE).await
+    }
+
+    async fn with_deadline(deadline: Duration) -> Self {
         let server = Server::shared();
         let (role, schema) = (server.unused_name(), server.unused_name());
         server.query(&format!(
             "CREATE ROLE {role} LOGIN; GRANT CREATE ON DATABASE postgres TO {role}"
         ));
         let settings = server.settings().replace("user=app", &format!("user={role}"));
-        let store = Postgres::at(&settings).schema(&schema).deadline(DEADLINE);
+        let store = Postgres::at(&settings).schema(&schema).deadline(deadline);
         let store = store.connect().await.unwrap();
         Self { settings, schema, limiter: RateLimiter::new(store.clone()), store }
     }
@@ -77,13 +82,29 @@ impl Place {
         }
         let told = sick.join_all().await.into_iter().map(|outcome| outcome.unwrap_err()).collect();
         // What was not answered in time may still wait in the server.
+        wait_until("no call waits", async || self.waiting() == 0).await;
+        told
+    }
+
+    /// How many calls wait for a lock.
+    fn waiting(&self) -> u32 {
         let waits = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE \
              '%{}%'",
             self.schema
         );
-        wait_until("no call waits", async || Server::shared().query(&waits) == "0").await;
-        told
+        Server::shared().query(&waits).parse().unwrap()
+    }
+
+    /// Decides about these keys in a transaction, which keeps their rows locked.
+    async fn lock(&self, transaction: &Transaction<'_>, keys: impl IntoIterator<Item = String>) {
+        for key in keys {
+            let decides = async |store| {
+                let limiter = self.limiter.with_backend(store);
+                limiter.limit(&CLIENTS).key(key).cost(5).await.map(drop)
+            };
+            self.store.in_transaction(transaction, decides).await.unwrap();
+        }
     }
 
     /// Holds that each healthy request was charged once, and none of the others.
@@ -111,11 +132,7 @@ async fn a_row_that_is_locked_fails_only_the_requests_that_name_it() {
             place.limiter.limit(&CLIENTS).key("sick").await.unwrap();
         }
         let transaction = client.transaction().await.unwrap();
-        let decides = async |store| {
-            let limiter = place.limiter.with_backend(store);
-            limiter.limit(&CLIENTS).key("sick").cost(5).await.map(drop)
-        };
-        place.store.in_transaction(&transaction, decides).await.unwrap();
+        place.lock(&transaction, ["sick".to_owned()]).await;
         for told in place.ask_beside_the_sick_one().await {
             assert!(told.is_unavailable() && !told.is_outage(), "{told:?}");
         }
@@ -125,6 +142,82 @@ async fn a_row_that_is_locked_fails_only_the_requests_that_name_it() {
         assert_eq!(permit.remaining(), if is_new { 999 } else { 998 });
     };
     tokio::join!(with(false), with(true));
+}
+
+/// Requests for a locked key and for all clients together held the row of all while they waited.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_a_locked_row_holds_no_other() {
+    let place = Place::with_deadline(Duration::from_secs(1)).await;
+    place.limiter.limit(&CLIENTS).key("sick").and(&ALL).await.unwrap();
+    let (mut client, other) = (place.client().await, place.client().await);
+    let transaction = client.transaction().await.unwrap();
+    place.lock(&transaction, ["sick".to_owned()]).await;
+    let limiter = place.limiter.clone();
+    let asks = tokio::spawn(async move {
+        for _ in 0..3 {
+            let call = || limiter.limit(&CLIENTS).key("sick").and(&ALL).into_future();
+            let (one, two) = tokio::join!(call(), call());
+            for told in [one.unwrap_err(), two.unwrap_err()] {
+                assert!(told.is_unavailable() && !told.is_outage(), "{told:?}");
+            }
+        }
+    });
+    let free = format!(
+        "SELECT 1 FROM {}.buckets WHERE key <> 'tollgate:clients:sick' FOR UPDATE SKIP LOCKED",
+        place.schema
+    );
+    let (mut asked, mut held) = (0, 0);
+    while !asks.is_finished() {
+        held += u32::from(other.query_opt(&free, &[]).await.unwrap().is_none());
+        asked += 1;
+        sleep(Duration::from_millis(2)).await;
+    }
+    asks.await.unwrap();
+    assert!(asked >= 100 && held <= asked / 6, "{held} of {asked}");
+}
+
+/// The second of two attempts could take the tokens of requests that were refused long ago.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_waits_for_a_lock_when_its_callers_have_left() {
+    let place = Place::with_deadline(Duration::from_secs(1)).await;
+    let mut client = place.client().await;
+    let transaction = client.transaction().await.unwrap();
+    place.lock(&transaction, ["sick".to_owned()]).await;
+    for _ in 0..3 {
+        let begun = Instant::now();
+        place.limiter.limit(&CLIENTS).key("sick").await.unwrap_err();
+        sleep(Duration::from_millis(1_200).saturating_sub(begun.elapsed())).await;
+        assert_eq!(place.waiting(), 0);
+    }
+}
+
+/// More than the server is asked about at once. The last of them were told of an outage.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_key_of_many_that_are_locked_is_let_through() {
+    const LOCKED: usize = 60;
+    let place = Place::with_deadline(Duration::from_millis(500)).await;
+    let mut client = place.client().await;
+    let transaction = client.transaction().await.unwrap();
+    let key = |nth: usize| format!("sick{nth}");
+    place.lock(&transaction, (0..LOCKED).map(key)).await;
+    let limiter = place.limiter.clone().on_failure(OnFailure::Admit);
+    let mut asks = JoinSet::new();
+    for nth in 0..LOCKED {
+        let limiter = limiter.clone();
+        asks.spawn(async move {
+            for _ in 0..6 {
+                let told = limiter.limit(&CLIENTS).key(key(nth)).await.unwrap_err();
+                assert!(told.is_unavailable() && !told.is_outage(), "{told:?}");
+            }
+        });
+    }
+    // Others do not see them.
+    for nth in 0..200 {
+        place.limiter.limit(&CLIENTS).key(format!("k{nth}")).await.unwrap();
+    }
+    while let Some(outcome) = asks.join_next().await {
+        outcome.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

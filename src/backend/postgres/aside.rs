@@ -6,6 +6,7 @@
 //! waiting. So calls for all wait for a lock only a moment. Then the server tells which rows are the
 //! cause, and for a while the jobs that name these buckets are *aside*: each bucket has a slot of its
 //! own, and its calls wait as long as callers do. The other jobs of the call are sent again at once.
+//! Calls for a bucket that is aside hold no other row while they wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,8 +26,9 @@ pub(super) const COMMON: u16 = 0;
 const FIRST: u16 = 64;
 const SLOTS: u16 = 64;
 
-/// How many buckets can be aside. They share slots if they are more than there are.
-const MOST: usize = 1_024;
+/// How many buckets can be aside. They share slots if they are more than there are. At this bound all
+/// are looked for anew.
+const MOST: usize = 16_384;
 
 /// The hashes of the buckets of a job.
 pub(super) type BucketHashes = SmallVec<[u64; 1]>;
@@ -63,7 +65,7 @@ impl Aside {
         Self { is_used: AtomicBool::default(), rows: Mutex::default(), lasts }
     }
 
-    /// The slot of an operation: that of the bucket by which a call has failed last.
+    /// The slot of an operation: that of the bucket by which calls for it fail.
     pub(super) fn slot(&self, operation: &Operation) -> u16 {
         if !self.is_used.load(Ordering::Relaxed) {
             return COMMON;
@@ -76,28 +78,28 @@ impl Aside {
         }
         let names = operation.names();
         let aside = names.iter().filter_map(|name| rows.buckets.get(&name.own_hash()));
-        let last = aside.filter(|row| row.until > now).max_by_key(|row| (row.until, row.slot));
-        last.map_or(COMMON, |row| row.slot)
+        // A lock may be gone the next moment, unlike other faults.
+        let worst = aside.filter(|row| row.until > now);
+        let worst = worst.max_by_key(|row| (!row.is_locked, row.until, row.slot));
+        worst.map_or(COMMON, |row| row.slot)
     }
 
-    /// Notes that a call has failed by these buckets, and whether their rows were locked.
-    pub(super) fn note<'n>(&self, names: impl Iterator<Item = &'n KeyName>, is_locked: bool) {
+    /// Notes that a call has failed by this bucket, and whether its row was locked.
+    pub(super) fn note(&self, name: &KeyName, is_locked: bool) {
         let (now, mut rows) = (Instant::now(), self.rows());
         let until = now.checked_add(self.lasts).unwrap_or(now);
         let Rows { buckets, next, .. } = &mut *rows;
-        for name in names {
-            if !buckets.contains_key(&name.own_hash()) && buckets.len() >= MOST {
-                buckets.retain(|_, row| row.until > now);
-                if buckets.len() >= MOST {
-                    break;
-                }
+        if buckets.len() >= MOST {
+            buckets.retain(|_, row| row.until > now);
+            if buckets.len() >= MOST {
+                buckets.clear();
             }
-            let row = buckets.entry(name.own_hash()).or_insert_with(|| {
-                *next = next.wrapping_add(1);
-                Row { slot: FIRST.saturating_add(*next % SLOTS), until, is_locked }
-            });
-            (row.until, row.is_locked) = (until, is_locked);
         }
+        let row = buckets.entry(name.own_hash()).or_insert_with(|| {
+            *next = next.wrapping_add(1);
+            Row { slot: FIRST.saturating_add(*next % SLOTS), until, is_locked }
+        });
+        (row.until, row.is_locked) = (until, is_locked);
         rows.until = Some(until);
         self.is_used.store(true, Ordering::Relaxed);
     }

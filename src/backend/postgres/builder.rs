@@ -15,7 +15,7 @@ use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::error::SqlState;
 
 use super::aside::Aside;
-use super::carrier::{PostgresCarrier, common_lock_patience, lock_patience, patience};
+use super::carrier::{PostgresCarrier, common_lock_patience, patience};
 use super::engine::Postgres;
 use super::lent::Lent;
 use super::migrate::{is_installed, migrate, statements};
@@ -289,13 +289,10 @@ impl PostgresBuilder {
         let ((pool, canceller), connections) = (self.pool()?, self.connections.get());
         // Not all connections of a pool, so that decisions about other buckets have some.
         let aside = pool.status().max_size.saturating_sub(connections).clamp(1, connections);
-        let within = |patience| schema.call_within(patience);
-        let (common_call, aside_call) = match self.has_own_limits() {
-            Some(true) => (schema.call().to_owned(), schema.call().to_owned()),
-            Some(false) => (schema.call().to_owned(), within(lock_patience(self.deadline))),
-            None => {
-                (within(common_lock_patience(self.deadline)), within(lock_patience(self.deadline)))
-            }
+        let common_patience = millis(common_lock_patience(self.deadline)).to_string();
+        let (common_call, patient_call) = match self.has_own_limits() {
+            true => (schema.call().to_owned(), schema.call_within("$3")),
+            false => (schema.call_within_both(&common_patience), schema.call_within_both("$3")),
         };
         let bounds = Bounds {
             calls_per_slot: connections,
@@ -308,7 +305,7 @@ impl PostgresBuilder {
             canceller,
             schema,
             common_call,
-            aside_call,
+            patient_call,
             aside: Aside::new(patience(self.deadline)),
             aside_bounds: Bounds {
                 calls_per_slot: 1,
@@ -333,13 +330,10 @@ impl PostgresBuilder {
         self
     }
 
-    /// Whether the settings of connections have a limit for locks by the user, or else by the store;
-    /// `None` if the connections are those of others.
-    fn has_own_limits(&self) -> Option<bool> {
-        match &self.source {
-            Source::Url(url) if !self.is_pooled_elsewhere => Some(url.contains("lock_timeout")),
-            Source::Url(_) | Source::Pool(_) => None,
-        }
+    /// Whether connections have the limits of this store, and none of the user's.
+    fn has_own_limits(&self) -> bool {
+        let has_theirs = |url: &str| url.contains("lock_timeout");
+        matches!(&self.source, Source::Url(url) if !self.is_pooled_elsewhere && !has_theirs(url))
     }
 
     fn pool(&self) -> Result<(Pool, Canceller), BackendError> {

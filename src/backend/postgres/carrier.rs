@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use deadpool_postgres::Pool;
 use smallvec::SmallVec;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
@@ -35,8 +35,8 @@ pub(super) struct PostgresCarrier {
     pub(super) schema: Schema,
     /// The statement of a call for all buckets, which waits for a lock only a moment.
     pub(super) common_call: String,
-    /// The statement of a call for a bucket that is aside, which waits as long as callers do.
-    pub(super) aside_call: String,
+    /// The statement of a call that waits for a lock as long as it is told.
+    pub(super) patient_call: String,
     pub(super) aside: Aside,
     /// The bounds of what is in flight for buckets that are aside.
     pub(super) aside_bounds: Bounds,
@@ -56,7 +56,6 @@ impl Carrier for PostgresCarrier {
     type Mark = BucketHashes;
 
     async fn call(&self, slot: u16, jobs: &[Job]) -> Result<Replay, BackendError> {
-        let mut is_patient = false;
         let mut timed = self.time.begin(self.own_time());
         let mut is_again = false;
         loop {
@@ -64,25 +63,31 @@ impl Carrier for PostgresCarrier {
             let request = Request::new(operations, timed.around());
             #[cfg(test)]
             let request = request.with_time(self.clock.now());
-            // A call for one bucket that is aside waits as long as callers do. One that names others
-            // as well does so if no other is the cause.
-            is_patient = is_patient || slot != COMMON && request.names().len() == 1;
-            let call = if is_patient { &self.aside_call } else { &self.common_call };
-            let row = match self.ask(call, &request).await {
+            let is_one = request.names().len() == 1;
+            let waits = is_again || slot != COMMON && is_one;
+            if slot != COMMON && !is_one {
+                // Others want the other rows: none of them is held while this one is waited for.
+                self.wait_for_rows(jobs, &request).await?;
+            }
+            let patience = waits.then(|| self.time_left(jobs));
+            let row = match self.ask(&request, patience).await {
                 // The server has carried out nothing.
-                Err(StatementError::Undone(_)) => self.ask(call, &request).await,
+                Err(StatementError::Undone(_)) => self.ask(&request, patience).await,
                 answer => answer,
             };
             let row = match row {
                 Err(StatementError::Row(error)) => {
-                    let is_known = self.set_aside(is_patient, jobs, &request, &error).await;
-                    let moves = |job: &Job| self.slot(&job.operation) != slot;
-                    if is_again || !error.is_locked() || !is_known || jobs.iter().any(moves) {
-                        return Err(error);
+                    let is_free = match (waits && is_one, error.is_locked()) {
+                        (true, true) => self.note_sick(jobs, &request, &[1]),
+                        (true, false) => self.note_sick(jobs, &request, &[-1]),
+                        (false, _) => self.set_aside(jobs, &request).await,
+                    };
+                    // Many calls want the row, and none keeps it.
+                    if is_free && error.is_locked() && slot == COMMON && !is_again {
+                        is_again = true;
+                        continue;
                     }
-                    // It is the bucket of this slot, or the lock is gone.
-                    (is_again, is_patient) = (true, true);
-                    continue;
+                    return Err(error);
                 }
                 row => row.map_err(StatementError::into_error)?,
             };
@@ -119,8 +124,10 @@ impl Carrier for PostgresCarrier {
         operation.names().iter().map(|name| name.own_hash()).collect()
     }
 
-    fn late(&self, mark: &BucketHashes) -> Option<BackendError> {
-        self.aside.is_locked(mark).then(|| BackendError::locked(STORE, self.deadline))
+    fn late(&self, slot: u16, mark: &BucketHashes) -> Option<BackendError> {
+        // What has a slot of its own waits for a row, or for others who do.
+        let is_locked = slot != COMMON || self.aside.is_locked(mark);
+        is_locked.then(|| BackendError::locked(STORE, self.deadline))
     }
 }
 
@@ -133,52 +140,87 @@ impl PostgresCarrier {
         SystemClock::new().now()
     }
 
-    /// Sets the buckets aside by whose rows a call has failed. Returns whether they are known.
-    async fn set_aside(
-        &self,
-        is_patient: bool,
-        jobs: &[Job],
-        request: &Request<'_>,
-        error: &BackendError,
-    ) -> bool {
-        let names = request.names();
-        let places = match names {
-            // It has waited as long as callers do, so there is no time to ask for more.
-            [_] if is_patient => vec![1],
-            _ => match self.sick(names).await {
-                Ok(places) => places,
-                Err(told) => {
-                    // The table itself.
-                    if told.into_error().is_locked() {
-                        self.aside.note_table();
-                    }
-                    return false;
-                }
-            },
-        };
-        let place = |place: i32| usize::try_from(place).ok()?.checked_sub(1);
-        let sick: Vec<&[u8]> =
-            places.into_iter().filter_map(|one| names.get(place(one)?).copied()).collect();
-        let named = jobs.iter().flat_map(|job| job.operation.names());
-        self.aside.note(named.filter(|name| sick.contains(&name.as_ref())), error.is_locked());
-        true
+    /// Waits until no row of a call is locked, and holds none meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// If one is still locked when callers have to be answered. It is set aside.
+    async fn wait_for_rows(&self, jobs: &[Job], request: &Request<'_>) -> Result<(), BackendError> {
+        let time_left = self.time_left(jobs);
+        let sick = self.sick(request.names(), time_left, time_left).await;
+        let sick = sick.map_err(StatementError::into_error)?;
+        self.note_sick(jobs, request, &sick);
+        match sick.iter().any(|place| *place > 0) {
+            true => Err(BackendError::locked(STORE, self.deadline)),
+            false => Ok(()),
+        }
     }
 
-    /// The places of the buckets whose rows fail a call, from 1 on.
-    async fn sick(&self, names: &[&[u8]]) -> Result<Vec<i32>, StatementError> {
-        // The rest of the time that callers have.
-        let patience = millis(self.deadline / 2);
-        let typed: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&names, Type::BYTEA_ARRAY), (&patience, Type::INT4)];
+    /// Sets the buckets aside by whose rows a call has failed. Returns whether there are none.
+    async fn set_aside(&self, jobs: &[Job], request: &Request<'_>) -> bool {
+        let row = common_lock_patience(self.deadline);
+        match self.sick(request.names(), self.deadline / 2, row).await {
+            Ok(sick) => self.note_sick(jobs, request, &sick),
+            Err(told) => {
+                // The table itself.
+                if told.into_error().is_locked() {
+                    self.aside.note_table();
+                }
+                false
+            }
+        }
+    }
+
+    /// Sets buckets aside, named as by [`sick`](Self::sick). Returns whether there are none.
+    fn note_sick(&self, jobs: &[Job], request: &Request<'_>, sick: &[i32]) -> bool {
+        for place in sick {
+            let index = usize::try_from(place.unsigned_abs()).ok().and_then(|at| at.checked_sub(1));
+            let Some(sick) = index.and_then(|index| request.names().get(index)) else { continue };
+            let mut named = jobs.iter().flat_map(|job| job.operation.names());
+            if let Some(name) = named.find(|name| name.as_ref() == *sick) {
+                self.aside.note(name, *place > 0);
+            }
+        }
+        sick.is_empty()
+    }
+
+    /// The places, from 1 on, of the buckets whose rows fail a call. Those that are not locked are
+    /// below zero.
+    async fn sick(
+        &self,
+        names: &[&[u8]],
+        table: Duration,
+        row: Duration,
+    ) -> Result<Vec<i32>, StatementError> {
+        let (table, row) = (millis(table), millis(row));
+        let typed: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&names, Type::BYTEA_ARRAY), (&table, Type::INT4), (&row, Type::INT4)];
         let row = self.query(self.schema.sick(), false, &typed).await?;
         row.try_get(0).map_err(|error| StatementError::of(error, self.deadline))
     }
 
-    /// Sends a request once.
-    async fn ask(&self, call: &str, request: &Request<'_>) -> Result<Row, StatementError> {
+    /// How long a call of these jobs may wait for a lock, so that the first of their callers who has to
+    /// be answered learns that it was one.
+    fn time_left(&self, jobs: &[Job]) -> Duration {
+        let first = jobs.iter().map(|job| job.deadline).min();
+        let left = first.map(|first| first.saturating_duration_since(Instant::now()));
+        left.unwrap_or_default().saturating_sub(self.deadline / 5)
+    }
+
+    /// Sends a request once. It waits so long for a lock, or else only a moment.
+    async fn ask(
+        &self,
+        request: &Request<'_>,
+        patience: Option<Duration>,
+    ) -> Result<Row, StatementError> {
         let arguments: [(&(dyn ToSql + Sync), Type); 2] =
             [(&request.names(), Type::BYTEA_ARRAY), (&request.numbers(), Type::INT8_ARRAY)];
-        self.query(call, self.prepares, &arguments).await
+        let Some(patience) = patience.map(millis) else {
+            return self.query(&self.common_call, self.prepares, &arguments).await;
+        };
+        let [names, numbers] = arguments;
+        self.query(&self.patient_call, self.prepares, &[names, numbers, (&patience, Type::INT4)])
+            .await
     }
 
     /// The row of a statement. A connection that is lost, or that does not answer, leaves the pool.
@@ -226,13 +268,15 @@ impl PostgresCarrier {
 
     /// Makes calls that name no bucket: they show whether the functions are there, and may be called.
     pub(super) async fn try_out(&self, connection: &Client) -> Result<(), tokio_postgres::Error> {
-        let (names, numbers, patience): (&[&[u8]], &[i64], _) = (&[], &[0, 0], 1);
+        let (names, numbers, patience): (&[&[u8]], &[i64], i32) = (&[], &[0, 0], 1);
         let typed: [(&(dyn ToSql + Sync), Type); 2] =
             [(&names, Type::BYTEA_ARRAY), (&numbers, Type::INT8_ARRAY)];
-        connection.query_typed(self.schema.call(), &typed).await?;
-        connection.query_typed(&self.aside_call, &typed).await?;
-        let typed: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&names, Type::BYTEA_ARRAY), (&patience, Type::INT4)];
+        connection.query_typed(&self.common_call, &typed).await?;
+        let [names, numbers] = typed;
+        let patience: (&(dyn ToSql + Sync), Type) = (&patience, Type::INT4);
+        let typed = [names.clone(), numbers, patience.clone()];
+        connection.query_typed(&self.patient_call, &typed).await?;
+        let typed = [names, patience.clone(), patience];
         connection.query_typed(self.schema.sick(), &typed).await.map(drop)
     }
 
@@ -248,8 +292,8 @@ pub(super) fn patience(deadline: Duration) -> Duration {
     deadline.max(Duration::from_secs(1))
 }
 
-/// How long the server waits for a lock if callers wait until this deadline. It is less, so that a
-/// caller learns that it was a lock, which a client can cause.
+/// How long the server waits for a lock in a transaction of the caller, who waits until this deadline.
+/// It is less, so that the caller learns that it was a lock.
 pub(super) fn lock_patience(deadline: Duration) -> Duration {
     deadline.saturating_sub(deadline / 5)
 }

@@ -14,6 +14,7 @@ use super::carrier::lock_patience;
 use super::connection::{PostgresConnection, unreadable};
 use super::engine::Postgres;
 use super::request::{DecideRow, Request};
+use super::schema::millis;
 use super::store_name::STORE;
 use crate::backend::remote::key_name::KeyNames;
 use crate::backend::remote::operation::{NamedAdjustment, NamedCharge, Operation};
@@ -107,7 +108,8 @@ impl Postgres {
     ) -> Result<Applied, BackendError> {
         let carrier = self.batcher.carrier();
         // So that the server does not wait for a lock when the call has ended.
-        let call = carrier.schema.call_within_unless_set(lock_patience(carrier.deadline));
+        let patience = millis(lock_patience(carrier.deadline)).to_string();
+        let call = carrier.schema.call_within_both(&patience);
         let mut timed = carrier.time.begin(carrier.own_time());
         loop {
             let request = Request::new(std::iter::once(operation), timed.around());

@@ -22,7 +22,7 @@ impl Schema {
         let name = SchemaName::new(name)?;
         Ok(Self {
             call: name.statements("SELECT now, stored FROM tollgate.decide($1, $2)"),
-            sick: name.statements("SELECT tollgate.sick($1, $2)"),
+            sick: name.statements("SELECT tollgate.sick($1, $2, $3)"),
             sweep: name.statements("SELECT table_pages FROM tollgate.sweep($1, $2)"),
             debtors: name
                 .statements("SELECT now, last, keys, stored FROM tollgate.debtors($1, $2, $3, $4)"),
@@ -39,20 +39,19 @@ impl Schema {
         &self.call
     }
 
-    /// A statement that decides, and waits no longer than this for a lock.
-    pub(super) fn call_within(&self, patience: Duration) -> String {
-        self.decide_within(&format!("'{}'", millis(patience)))
+    /// A statement that decides, and waits no longer than so many milliseconds for a lock: a number, or
+    /// a parameter.
+    pub(super) fn call_within(&self, patience: &str) -> String {
+        let text = format!("SELECT now, stored FROM tollgate.decide_within($1, $2, {patience})");
+        self.name.statements(&text)
     }
 
-    /// As [`call_within`](Self::call_within), where the connection says nothing.
-    pub(super) fn call_within_unless_set(&self, patience: Duration) -> String {
-        let (set, patience) = ("pg_catalog.current_setting('lock_timeout')", millis(patience));
-        self.decide_within(&format!("CASE {set} WHEN '0' THEN '{patience}' ELSE {set} END"))
-    }
-
-    fn decide_within(&self, patience: &str) -> String {
-        let text = "SELECT now, stored FROM tollgate.decide_within($1, $2, ";
-        format!("{}{patience})", self.name.statements(text))
+    /// As [`call_within`](Self::call_within), and no longer than the connection says.
+    pub(super) fn call_within_both(&self, patience: &str) -> String {
+        self.call_within(&format!(
+            "least({patience}, nullif(pg_catalog.date_part('epoch', \
+             pg_catalog.current_setting('lock_timeout')::interval) * 1000, 0)::integer)"
+        ))
     }
 
     /// The statement that names the rows that fail a call.

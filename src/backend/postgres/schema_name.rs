@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The version of the functions, with which their names end. So the functions of several versions are
 /// there side by side, and processes of these as well. The table is that of all.
-pub(super) const VERSION: i32 = 3;
+pub(super) const VERSION: i32 = 4;
 
 /// The name of a schema that can stand in statements.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ mod tests {
         let schema = SchemaName::new("limits").unwrap();
         let text = "CREATE SCHEMA tollgate; SELECT tollgate.f(ts), 'tollgate.t' FROM tollgate.t (x) \
                     WHERE f(1) AND to_regnamespace('tollgate') IS NULL; SELECT tollgate.f";
-        let named = "CREATE SCHEMA \"limits\"; SELECT \"limits\".f_3(ts), '\"limits\".t' FROM \
+        let named = "CREATE SCHEMA \"limits\"; SELECT \"limits\".f_4(ts), '\"limits\".t' FROM \
                      \"limits\".t (x) WHERE f(1) AND to_regnamespace('\"limits\"') IS NULL; SELECT \
                      \"limits\".f";
         assert_eq!(schema.statements(text), named);

@@ -2,25 +2,35 @@
 --
 --     GRANT USAGE ON SCHEMA tollgate TO app;
 --     GRANT SELECT ON tollgate.versions TO app;
---     GRANT EXECUTE ON FUNCTION tollgate.decide_3, tollgate.decide_within_3, tollgate.sick_3,
---         tollgate.sweep_3 TO app;
---     GRANT EXECUTE ON FUNCTION tollgate.debtors_3 TO app; -- shows keys: only where they are listed
+--     GRANT EXECUTE ON FUNCTION tollgate.decide_4, tollgate.decide_within_4, tollgate.sick_4,
+--         tollgate.sweep_4 TO app;
+--     GRANT EXECUTE ON FUNCTION tollgate.debtors_4 TO app; -- shows keys: only where they are listed
 --
 -- The role needs no right on the table of buckets.
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA tollgate FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA tollgate FROM PUBLIC;
 
--- A role that may call a function of another version may call it in this one.
+-- A role that may call a function of another version may call it in this one. What is revoked later
+-- stays so if this runs again.
 DO $$
 DECLARE
+    function regprocedure;
     may record;
 BEGIN
+    FOR function IN
+        SELECT p.oid FROM pg_proc p
+        WHERE p.pronamespace = to_regnamespace('tollgate')::oid AND p.proname ~ '_4$'::text
+    LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', function);
+    END LOOP;
+    IF EXISTS (SELECT FROM tollgate.versions v WHERE v.version = 4) THEN
+        RETURN;
+    END IF;
     FOR may IN
         SELECT DISTINCT n.function, pg_get_userbyid(a.grantee) AS role
         FROM (VALUES
             ('decide'::text, 'tollgate.decide(bytea[], bigint[])'::regprocedure),
-            ('decide'::text, 'tollgate.decide_within(bytea[], bigint[], text)'::regprocedure),
-            ('decide'::text, 'tollgate.sick(bytea[], integer)'::regprocedure),
+            ('decide'::text, 'tollgate.decide_within(bytea[], bigint[], integer)'::regprocedure),
+            ('decide'::text, 'tollgate.sick(bytea[], integer, integer)'::regprocedure),
             ('sweep'::text, 'tollgate.sweep(bigint, bigint)'::regprocedure),
             ('debtors'::text, 'tollgate.debtors(bytea, bytea, bigint, bigint[])'::regprocedure)
         ) AS n (name, function)
@@ -34,4 +44,4 @@ BEGIN
 END
 $$;
 
-INSERT INTO tollgate.versions (version) VALUES (3) ON CONFLICT DO NOTHING;
+INSERT INTO tollgate.versions (version) VALUES (4) ON CONFLICT DO NOTHING;

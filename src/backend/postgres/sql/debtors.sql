@@ -10,6 +10,7 @@ CREATE OR REPLACE FUNCTION tollgate.debtors(
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '1s'
 AS $$
 BEGIN
     WITH part AS MATERIALIZED (

@@ -476,10 +476,9 @@ BEGIN
 END
 $$;
 
--- As `decide`, and waits no longer than this for each lock, in milliseconds or with a unit, whatever the
--- connection says.
+-- As `decide`, and waits no longer than so many milliseconds for each lock, whatever the connection says.
 CREATE OR REPLACE FUNCTION tollgate.decide_within(
-    keys bytea[], numbers bigint[], patience text, OUT now bigint, OUT stored bigint[]
+    keys bytea[], numbers bigint[], patience integer, OUT now bigint, OUT stored bigint[]
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -487,62 +486,92 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = 0
 AS $$
 BEGIN
-    PERFORM set_config('lock_timeout', patience, true);
+    PERFORM set_config('lock_timeout', patience::text, true);
     SELECT m.now, m.stored INTO now, stored FROM tollgate.decide(keys, numbers) m;
 END
 $$;
 
--- The places of the keys whose rows cannot be decided about, so that a call that names them fails:
--- another transaction has locked the row, it holds numbers that are not those of a bucket, or a
--- policy hides it. Waits at most so many milliseconds for a lock of the whole table, which is no fault of a
--- row, and a part of it for each row. Changes nothing.
-CREATE OR REPLACE FUNCTION tollgate.sick(keys bytea[], patience integer) RETURNS integer[]
+-- Which transaction has made the row of a bucket, and which one holds it.
+CREATE OR REPLACE FUNCTION tollgate.holder(name bytea) RETURNS text
+LANGUAGE sql VOLATILE
+RETURN (SELECT b.xmin::text || ' '::text || b.xmax::text FROM tollgate.buckets b WHERE b.key = name);
+
+-- The places of the keys whose rows fail a call that names them. One transaction has held the row for
+-- `patience`, in milliseconds. Or, and then the place is below zero, the row holds numbers that are not
+-- those of a bucket, or a policy hides it.
+--
+-- A row that many calls want is none of them: its holder changes. If the whole table is locked, that is an
+-- error after `table_patience`. Holds no row while it waits, and changes nothing.
+CREATE OR REPLACE FUNCTION tollgate.sick(keys bytea[], table_patience integer, patience integer)
+RETURNS integer[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = 0
 AS $$
 DECLARE
     places integer[] := '{}';
-    is_sick boolean;
-    -- How long to wait for a row, in milliseconds. Calls for others hold it no longer than that.
-    wait integer := greatest(least(patience / 6, 50), 1);
+    -- The places that are still to be judged, and who held their rows at first.
+    rest integer[];
+    left_over integer[];
+    holders text[];
+    ends timestamptz;
+    is_last boolean;
     held bigint[];
+    is_sound boolean;
+    k integer;
 BEGIN
-    IF cardinality(keys) = 0 THEN
-        RETURN places;
-    END IF;
-    PERFORM set_config('lock_timeout', patience::text, true);
+    PERFORM set_config('lock_timeout', table_patience::text, true);
     LOCK TABLE tollgate.buckets IN ROW EXCLUSIVE MODE;
+    PERFORM set_config('lock_timeout', '1', true);
     FOR k IN 1..cardinality(keys) LOOP
-        PERFORM set_config('lock_timeout', wait::text, true);
-        BEGIN
-            held := tollgate.lock(keys[k]);
-            -- The bounds of the columns, which others may have changed.
-            is_sick := held[6] <> 0 AND (
-                held[1] NOT BETWEEN -9007199254740992 AND 9007199254740992
-                OR held[2] NOT BETWEEN -9007199254740992 AND 9007199254740992
-                OR held[3] NOT BETWEEN 1 AND 9007199254740992
-                OR held[4] NOT BETWEEN 1 AND 9007199254740992
-                OR held[5] NOT BETWEEN 0 AND 9007199254740992
-                OR held[6] NOT BETWEEN -9007199254740992 AND 9007199254740992
-            );
-            UPDATE tollgate.buckets b SET value = b.value WHERE b.key = keys[k];
-            is_sick := is_sick OR NOT FOUND;
-            -- Undoes it, so that the row is free for the next one who looks.
-            RAISE SQLSTATE 'TOLLG';
-        EXCEPTION
-            WHEN SQLSTATE 'TOLLG' THEN
-                NULL;
-            WHEN lock_not_available THEN
-                is_sick := true;
-                wait := greatest(wait / 2, 1);
-            WHEN insufficient_privilege OR check_violation OR numeric_value_out_of_range
-                OR division_by_zero OR SQLSTATE 'TOLLH'
-            THEN
-                is_sick := true;
-        END;
-        IF is_sick THEN
-            places := places || k;
+        rest[k] := k;
+        holders[k] := tollgate.holder(keys[k]);
+    END LOOP;
+    ends := clock_timestamp() + patience * interval '1 millisecond';
+    WHILE cardinality(rest) > 0 LOOP
+        is_last := clock_timestamp() >= ends;
+        left_over := '{}';
+        FOREACH k IN ARRAY rest LOOP
+            is_sound := false;
+            BEGIN
+                PERFORM 1 FROM tollgate.buckets b WHERE b.key = keys[k] FOR UPDATE NOWAIT;
+                held := tollgate.lock(keys[k]);
+                UPDATE tollgate.buckets b SET value = b.value WHERE b.key = keys[k];
+                -- The bounds of the columns, which others may have changed.
+                is_sound := FOUND AND coalesce(
+                    held[6] = 0 OR (
+                        held[1] BETWEEN -9007199254740992 AND 9007199254740992
+                        AND held[2] BETWEEN -9007199254740992 AND 9007199254740992
+                        AND held[3] BETWEEN 1 AND 9007199254740992
+                        AND held[4] BETWEEN 1 AND 9007199254740992
+                        AND held[5] BETWEEN 0 AND 9007199254740992
+                        AND held[6] BETWEEN -9007199254740992 AND 9007199254740992
+                    ),
+                    false
+                );
+                -- Undoes it, so that the row is free for the next one who looks.
+                RAISE SQLSTATE 'TOLLG';
+            EXCEPTION
+                WHEN lock_not_available THEN
+                    CONTINUE WHEN holders[k] IS DISTINCT FROM tollgate.holder(keys[k]);
+                    IF is_last THEN
+                        places := places || k;
+                    ELSE
+                        left_over := left_over || k;
+                    END IF;
+                    CONTINUE;
+                WHEN SQLSTATE 'TOLLG' OR SQLSTATE 'TOLLH' OR insufficient_privilege
+                    OR check_violation OR numeric_value_out_of_range OR division_by_zero
+                THEN
+                    NULL;
+            END;
+            IF NOT is_sound THEN
+                places := places || -k;
+            END IF;
+        END LOOP;
+        rest := left_over;
+        IF cardinality(rest) > 0 THEN
+            PERFORM pg_sleep(0.001);
         END IF;
     END LOOP;
     RETURN places;

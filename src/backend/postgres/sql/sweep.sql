@@ -8,6 +8,7 @@ CREATE OR REPLACE FUNCTION tollgate.sweep(
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '1s'
 AS $$
 DECLARE
     first CONSTANT tid := format('(%s,0)', least(first_page, 4294967294))::tid;
@@ -16,7 +17,7 @@ DECLARE
 BEGIN
     WITH droppable AS MATERIALIZED (
         SELECT b.ctid FROM tollgate.buckets b
-        WHERE b.ctid >= first AND b.ctid < behind 
+        WHERE b.ctid >= first AND b.ctid < behind
             AND tollgate.drop_at(b.gain, b.capacity, b.step, b.value, b.ts) <= now - 1000000
         FOR UPDATE SKIP LOCKED
     )

@@ -5,6 +5,7 @@ use tollgate_testing::postgres::Server;
 
 use super::Database;
 use super::encode::Batch;
+use crate::backend::postgres::migrate::statements;
 use crate::backend::tests::START;
 
 /// One charge of 1 unit on a limit of 10 units.
@@ -18,8 +19,8 @@ async fn granted(database: &Database) -> tokio_postgres::Client {
     let grants = format!(
         "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role}; \
          GRANT SELECT ON {schema}.versions TO {role}; \
-         GRANT EXECUTE ON FUNCTION {schema}.decide_3, {schema}.decide_within_3, {schema}.sick_3, \
-         {schema}.sweep_3 TO {role}"
+         GRANT EXECUTE ON FUNCTION {schema}.decide_4, {schema}.decide_within_4, {schema}.sick_4, \
+         {schema}.sweep_4 TO {role}"
     );
     database.client.batch_execute(&grants).await.unwrap();
     let settings = Server::shared().settings().replace("user=app", &format!("user={role}"));
@@ -36,8 +37,8 @@ async fn a_role_may_call_the_functions_and_nothing_else() {
     for allowed in [
         CHARGE,
         "SELECT * FROM tollgate.sweep(0, 10)",
-        "SELECT * FROM tollgate.decide_within('{}', '{0, 0}', '5ms')",
-        "SELECT tollgate.sick('{alice}', 5)",
+        "SELECT * FROM tollgate.decide_within('{}', '{0, 0}', 5)",
+        "SELECT tollgate.sick('{alice}', 5, 5)",
         CHARGE,
     ] {
         client.batch_execute(&named(allowed)).await.unwrap();
@@ -58,6 +59,26 @@ async fn a_role_may_call_the_functions_and_nothing_else() {
         let error = client.batch_execute(&named(denied)).await.expect_err(denied);
         assert_eq!(error.code().unwrap().code(), "42501", "{denied}: {error:?}");
     }
+}
+
+/// The files took rights on other functions away, and gave back what was revoked.
+#[tokio::test]
+async fn files_that_run_again_change_no_rights() {
+    let database = Database::with_server_clock().await;
+    let client = granted(&database).await;
+    let named = |text: &str| database.schema.statements(text);
+    let role: String = client.query_one("SELECT current_user::text", &[]).await.unwrap().get(0);
+    let schema = &database.schema;
+    let theirs = format!(
+        "{}; CREATE FUNCTION {schema}.theirs() RETURNS integer LANGUAGE sql RETURN 1",
+        named(&format!("REVOKE EXECUTE ON FUNCTION tollgate.sweep(bigint, bigint) FROM {role}"))
+    );
+    database.client.batch_execute(&theirs).await.unwrap();
+    database.client.batch_execute(&statements(schema, false)).await.unwrap();
+    client.batch_execute(&named(CHARGE)).await.unwrap();
+    client.batch_execute(&format!("SELECT {schema}.theirs()")).await.unwrap();
+    let sweep = client.batch_execute(&named("SELECT * FROM tollgate.sweep(0, 10)")).await;
+    assert_eq!(sweep.unwrap_err().code().unwrap().code(), "42501");
 }
 
 /// Attack: operators of the caller, in front of those of the system, that admit everything or run

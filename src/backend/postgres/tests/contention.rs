@@ -197,3 +197,30 @@ async fn a_refusal_beside_a_charge_that_waits_stays_one() {
         assert_eq!([left(1)[0], left(2)[0]], [0, 4_000_000]);
     }
 }
+
+/// A row that calls without end want is as sound as one that none wants; one that a transaction keeps
+/// is not, nor is one that is being inserted.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_rows_that_one_transaction_holds_are_told_as_locked() {
+    let database = Database::with_server_clock().await;
+    let mut hammers = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let other = database.again().await;
+        hammers.spawn(async move {
+            for _ in 0..u32::MAX {
+                other.decide(&Batch::new(&[take(1, 1), reset(1)])).await.unwrap();
+            }
+        });
+    }
+    let [hot, held, new, none] = [1, 2, 3, 4].map(|key| name(target(key).id()));
+    database.decide(&Batch::new(&[take(2, 1)])).await.unwrap();
+    let other = database.again().await;
+    other.run("BEGIN").await.unwrap();
+    other.decide(&Batch::new(&[take(2, 1), take(3, 1)])).await.unwrap();
+    let sick = database.schema.statements("SELECT tollgate.sick($1, 1000, $2)");
+    for patience in [1_i32, 5, 20].repeat(30) {
+        let names = [&*hot, &*held, &*new, &*none];
+        let told = database.client.query_one(&sick, &[&&names[..], &patience]).await.unwrap();
+        assert_eq!(told.get::<_, Vec<i32>>(0), [2, 3], "{patience} ms");
+    }
+}

@@ -77,15 +77,12 @@ async fn memory_and_postgres_answer_random_calls_alike() {
 /// for all buckets gives it up at once, so that those who do not need it are answered.
 #[tokio::test]
 async fn the_server_gives_a_lock_up_before_the_deadline() {
-    for (deadline, common, aside) in
-        [(50_000, "10ms", "40"), (1_000_000, "100ms", "800"), (100, "1ms", "1")]
-    {
+    for (deadline, common) in [(50_000, "10ms"), (1_000_000, "100ms"), (100, "1ms")] {
         let store = Postgres::at(Server::shared().settings());
         let store = store.deadline(Duration::from_micros(deadline)).connect_lazily().unwrap();
         let carrier = store.batcher.carrier();
         let connection = carrier.pool.get().await.unwrap();
         let shown: String = connection.query_one("SHOW lock_timeout", &[]).await.unwrap().get(0);
         assert_eq!(shown, common);
-        assert!(carrier.aside_call.ends_with(&format!("'{aside}')")), "{}", carrier.aside_call);
     }
 }

@@ -81,7 +81,7 @@ async fn a_schema_of_another_program_is_left_alone_and_named() {
         ("CREATE TABLE s.versions (id integer)", "column \"version\" does not exist"),
         ("CREATE TYPE s.buckets AS (x integer)", "\"buckets\" is a composite type"),
         (
-            "CREATE FUNCTION s.clock_3(bigint[]) RETURNS text LANGUAGE sql RETURN 'noon'",
+            "CREATE FUNCTION s.clock_4(bigint[]) RETURNS text LANGUAGE sql RETURN 'noon'",
             "cannot change return type of existing function",
         ),
     ] {

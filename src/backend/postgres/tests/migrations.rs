@@ -56,7 +56,7 @@ async fn another_version_stays_as_it_is_and_beside_this_one() {
             "DO $$ DECLARE f regprocedure; BEGIN \
              FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace LOOP \
                  EXECUTE format('ALTER FUNCTION %s RENAME TO %I', f, \
-                     regexp_replace((SELECT proname FROM pg_proc WHERE oid = f), '_3$', '_{other}')); \
+                     regexp_replace((SELECT proname FROM pg_proc WHERE oid = f), '_4$', '_{other}')); \
              END LOOP; END $$; UPDATE {schema}.versions SET version = {other}"
         );
         client.batch_execute(&theirs).await.unwrap();
@@ -70,13 +70,13 @@ async fn another_version_stays_as_it_is_and_beside_this_one() {
             (row.get::<_, i64>(0), row.get::<_, Option<String>>(1))
         };
         let before = functions(other).await;
-        assert_eq!(functions(3).await, (0, None));
+        assert_eq!(functions(4).await, (0, None));
         migrate(&client, &schema, false).await.unwrap();
         assert_eq!(functions(other).await, before);
-        assert_eq!(functions(3).await.0, before.0);
+        assert_eq!(functions(4).await.0, before.0);
         let versions = format!("SELECT array_agg(version ORDER BY version) FROM {schema}.versions");
         let versions: Vec<i32> = client.query_one(&versions, &[]).await.unwrap().get(0);
-        assert_eq!(versions, if other < 3 { [other, 3] } else { [3, other] });
+        assert_eq!(versions, if other < 4 { [other, 4] } else { [4, other] });
         let database = Database::over(schema, client).await;
         database.decide(&nothing()).await.unwrap();
     }
@@ -89,14 +89,14 @@ async fn a_failed_migration_leaves_nothing_and_the_connection_usable() {
     // A function of this name is in the way.
     let text = format!(
         "CREATE SCHEMA {schema}; \
-         CREATE FUNCTION {schema}.clock_3(bigint[]) RETURNS text LANGUAGE sql RETURN 'noon'"
+         CREATE FUNCTION {schema}.clock_4(bigint[]) RETURNS text LANGUAGE sql RETURN 'noon'"
     );
     client.batch_execute(&text).await.unwrap();
     let error = migrate(&client, &schema, false).await.unwrap_err();
     assert!(error.code().is_some(), "{error:?}");
     let left = format!("SELECT to_regclass('{schema}.versions') IS NULL");
     assert!(client.query_one(&left, &[]).await.unwrap().get::<_, bool>(0));
-    client.batch_execute(&format!("DROP FUNCTION {schema}.clock_3")).await.unwrap();
+    client.batch_execute(&format!("DROP FUNCTION {schema}.clock_4")).await.unwrap();
     migrate(&client, &schema, false).await.unwrap();
 }
 
@@ -123,8 +123,8 @@ async fn an_earlier_version_is_brought_up_to_date() {
     let rights = async |role: &str| {
         let may = [
             "decide(bytea[], bigint[])",
-            "decide_within(bytea[], bigint[], text)",
-            "sick(bytea[], integer)",
+            "decide_within(bytea[], bigint[], integer)",
+            "sick(bytea[], integer, integer)",
             "sweep(bigint, bigint)",
             "debtors(bytea, bytea, bigint, bigint[])",
             "lock(bytea)",
@@ -135,7 +135,7 @@ async fn an_earlier_version_is_brought_up_to_date() {
     };
     assert_eq!(rights(&role).await, [true, true, true, false, false, false]);
     assert_eq!(rights(&other).await, [false; 6]);
-    assert_eq!(database.number("SELECT max(version)::bigint FROM tollgate.versions").await, 3);
+    assert_eq!(database.number("SELECT max(version)::bigint FROM tollgate.versions").await, 4);
     assert_eq!(database.number(&format!("SELECT {schema}.decide('{{}}', '{{}}')")).await, 1);
 }
 

@@ -77,8 +77,9 @@ pub(in crate::backend) trait Carrier:
 
     fn mark(&self, operation: &Operation) -> Self::Mark;
 
-    /// Why an operation is late, if it is neither this process nor the store as a whole.
-    fn late(&self, _mark: &Self::Mark) -> Option<BackendError> {
+    /// Why an operation that had this slot is late, if it is neither this process nor the store as a
+    /// whole.
+    fn late(&self, _slot: u16, _mark: &Self::Mark) -> Option<BackendError> {
         None
     }
 }
@@ -414,7 +415,7 @@ impl<C: Carrier> Caller<C> {
     /// more to send than a call takes, this process is overloaded. Otherwise it is a timeout of the
     /// server.
     fn timeout_error(&self) -> BackendError {
-        if let Some(error) = self.shared.carrier.late(&self.mark) {
+        if let Some(error) = self.shared.carrier.late(self.slot, &self.mark) {
             return error;
         }
         let within = self.shared.deadline;
