@@ -144,9 +144,11 @@ impl Session {
     pub(crate) async fn set(&self, settings: &Settings) -> Result<(), String> {
         let lanes = lanes(settings, &self.limiter, &self.events)?;
         for lane in &lanes {
-            // A bucket gains by its old numbers until it is charged under the new ones: here, with
-            // a penalty of nothing. A store in memory does not fail.
-            let _ = self.limiter.penalize(&lane.limit, 0).await;
+            // A bucket gains by its old numbers until a request asks by the new ones: here, by one
+            // that gives back what it takes. A store in memory does not fail.
+            if let Ok(permit) = self.limiter.limit(&lane.limit).await {
+                let _ = permit.refund().await;
+            }
         }
         *self.lanes.lock().unwrap_or_else(PoisonError::into_inner) = lanes;
         Ok(())

@@ -120,7 +120,7 @@ async fn browser_and_server_agree_over_a_random_session() {
     let (stage, chromium) = (Stage::start(), Chromium::start().await);
     stage.open(&chromium).await;
     let mut dice = Dice(7);
-    for _ in 0..400 {
+    for _ in 0..120 {
         match dice.below(8) {
             0..=2 => chromium.click("#one").await,
             3 => chromium.click("#burst").await,
@@ -134,9 +134,6 @@ async fn browser_and_server_agree_over_a_random_session() {
                 ];
                 let (name, value) = sliders[dice.nth(&sliders)];
                 set(&chromium, name, value).await;
-                // The page does not follow a bucket that keeps faster numbers yet.
-                chromium.click("#reset").await;
-                chromium.until("playground.lanes.every((lane) => lane.marks.length === 0)").await;
             }
             _ => {
                 let times = [1, 1 + dice.below(100), 1 + dice.below(4_000)];
@@ -151,7 +148,7 @@ async fn browser_and_server_agree_over_a_random_session() {
     let counts: [[u64; 3]; 2] = serde_json::from_value(chromium.value(counts).await).unwrap();
     for ([agreed, differed], counts) in agreement.into_iter().zip(counts) {
         assert_eq!(differed, 0, "of {agreed}");
-        assert!(agreed > 100 && counts.iter().all(|count| *count >= 3), "{agreed}: {counts:?}");
+        assert!(agreed > 100 && counts.iter().all(|count| *count >= 5), "{agreed}: {counts:?}");
     }
     assert_eq!(chromium.value("document.querySelectorAll('#rows .differs').length").await, 0);
     chromium.stop().await;
