@@ -157,8 +157,8 @@ impl Lines {
         let StoredBucket { tag, bucket, state } = stored;
         if let Some(line) = self.by_tag.get_mut(&tag) {
             line.rescale([bucket, new], bucket.refresh(state, now).value, new_state.value);
-            // By faster numbers they are due earlier. Whoever comes next is promised an instant by
-            // these numbers, and must not overtake them.
+            // The waiters are due earlier by faster numbers. The next request is promised an instant by
+            // these numbers, and must not overtake the waiters.
             line.keep_promises(new, new_state, now);
         }
     }

@@ -130,7 +130,7 @@ fn texts(schema: &SchemaName, logged: bool, clock: &str) -> [String; 2] {
     [first, rest].map(|files| schema.statements(&files))
 }
 
-/// What a migration runs, for those who run it by themselves.
+/// The statements of a migration, for teams that run their own migrations.
 pub(super) fn statements(schema: &SchemaName, logged: bool) -> String {
     texts(schema, logged, SERVER_CLOCK).concat()
 }
