@@ -34,13 +34,11 @@ pub(super) enum Problem {
         backend: &'static str,
         within: Duration,
     },
-    #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
     Misconfigured {
         backend: &'static str,
         cause: Arc<dyn Error + Send + Sync>,
     },
     /// Another transaction held what the call needed.
-    #[cfg(feature = "postgres")]
     Locked {
         backend: &'static str,
         within: Duration,
@@ -60,12 +58,10 @@ pub(super) enum Problem {
         backend: &'static str,
         cause: Arc<dyn Error + Send + Sync>,
     },
-    #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
     Overloaded {
         backend: &'static str,
         within: Duration,
     },
-    #[cfg(feature = "optimistic")]
     Contended {
         backend: &'static str,
         tries: u32,
@@ -143,16 +139,44 @@ impl BackendError {
         Self(Problem::Full { backend, cause: Arc::from(cause.into()) })
     }
 
-    /// Too many calls of this process waited to be sent, so this one missed its deadline before the
-    /// store could answer it.
-    #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
-    pub(crate) const fn overloaded(backend: &'static str, within: Duration) -> Self {
+    /// This process was late, and not the store: its own work, or calls that wait to be sent, were in the
+    /// way.
+    ///
+    /// It is no [outage](Self::is_outage), so a layer refuses the request whatever its
+    /// [`OnFailure`](crate::OnFailure): a client that floods the process makes all calls late, and
+    /// would lift all limits by it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::backend::BackendError;
+    ///
+    /// let error = BackendError::overloaded("files", Duration::from_millis(50));
+    /// assert!(error.is_overload() && error.is_timeout() && !error.is_outage());
+    /// ```
+    #[must_use]
+    pub const fn overloaded(backend: &'static str, within: Duration) -> Self {
         Self(Problem::Overloaded { backend, within })
     }
 
-    /// A transaction of another program, or of the application, held a lock that this call needed.
-    #[cfg(feature = "postgres")]
-    pub(crate) const fn locked(backend: &'static str, within: Duration) -> Self {
+    /// Another transaction held a lock that this call needed, for as long as it had time.
+    ///
+    /// It is no [outage](Self::is_outage), so a layer refuses the request whatever its
+    /// [`OnFailure`](crate::OnFailure): a client causes it by a request whose transaction decides and
+    /// stays open, and would have no limit meanwhile.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::backend::BackendError;
+    ///
+    /// let error = BackendError::locked("files", Duration::from_millis(50));
+    /// assert!(error.is_timeout() && !error.is_outage());
+    /// ```
+    #[must_use]
+    pub const fn locked(backend: &'static str, within: Duration) -> Self {
         Self(Problem::Locked { backend, within })
     }
 
@@ -163,14 +187,38 @@ impl BackendError {
     }
 
     /// Other calls changed the buckets of this call each time that it tried to.
-    #[cfg(feature = "optimistic")]
-    pub(crate) const fn contended(backend: &'static str, tries: u32) -> Self {
+    ///
+    /// It is no [outage](Self::is_outage), so a layer refuses the request whatever its
+    /// [`OnFailure`](crate::OnFailure): a client that asks for one key from many connections causes it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::backend::BackendError;
+    ///
+    /// let error = BackendError::contended("files", 16);
+    /// assert!(error.is_overload() && !error.is_outage());
+    /// ```
+    #[must_use]
+    pub const fn contended(backend: &'static str, tries: u32) -> Self {
         Self(Problem::Contended { backend, tries })
     }
 
-    /// The store cannot be used with its present configuration.
-    #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
-    pub(crate) fn misconfigured(
+    /// The store cannot be used as it is set up: its login, say, or the rights of its user.
+    ///
+    /// It is no [outage](Self::is_outage), so a layer refuses the request whatever its
+    /// [`OnFailure`](crate::OnFailure): to admit would lift all limits until an operator notices.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::backend::BackendError;
+    ///
+    /// let error = BackendError::misconfigured("files", "the folder is read-only");
+    /// assert!(error.is_misconfigured() && !error.is_outage());
+    /// assert_eq!(error.to_string(), "files backend is misconfigured: the folder is read-only");
+    /// ```
+    pub fn misconfigured(
         backend: &'static str,
         cause: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
@@ -260,9 +308,9 @@ impl BackendError {
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
         match self.0 {
-            Problem::Timeout { .. } => true,
+            Problem::Timeout { .. } | Problem::Locked { .. } => true,
             #[cfg(feature = "postgres")]
-            Problem::Locked { .. } | Problem::InTransaction { cause: None, .. } => true,
+            Problem::InTransaction { cause: None, .. } => true,
             _ => self.is_overload(),
         }
     }
@@ -272,8 +320,8 @@ impl BackendError {
     /// [`OnFailure::Admit`](crate::OnFailure::Admit) is for.
     ///
     /// False for a call that the store can never decide, for a store that [is full](Self::is_full),
-    /// and for a call that was late because too many calls of this process waited to be sent while
-    /// the store was answering. A client can cause each of these by itself. Also false for a store
+    /// and for a call that was late [because of this process](Self::is_overload). A client can cause each
+    /// of these by itself. Also false for a store
     /// that [is misconfigured](Self::is_misconfigured): admitting would lift all limits until an
     /// operator notices. False for a call whose buckets another transaction of PostgreSQL held
     /// locked: a client causes that by a request whose transaction decides. False as well for each
@@ -324,10 +372,7 @@ impl BackendError {
     /// the rights of its user.
     #[must_use]
     pub const fn is_misconfigured(&self) -> bool {
-        #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
-        return matches!(self.0, Problem::Misconfigured { .. });
-        #[cfg(not(any(feature = "redis", feature = "postgres", feature = "embedded")))]
-        false
+        matches!(self.0, Problem::Misconfigured { .. })
     }
 
     /// What the store failed with, for programs that look at it; `None` where nothing else failed.
@@ -351,33 +396,27 @@ impl BackendError {
         match &self.0 {
             #[cfg(feature = "postgres")]
             Problem::InTransaction { cause, .. } => cause.as_deref(),
-            #[cfg(feature = "postgres")]
-            Problem::Locked { .. } => None,
             Problem::Unavailable { cause, .. }
             | Problem::Undecidable { cause, .. }
-            | Problem::Full { cause, .. } => Some(&**cause),
+            | Problem::Full { cause, .. }
+            | Problem::Misconfigured { cause, .. } => Some(&**cause),
             Problem::CircuitOpen { last, .. } => Some(&**last),
             #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
-            Problem::Misconfigured { cause, .. } => Some(&**cause),
-            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
-            Problem::Internal { .. } | Problem::Overloaded { .. } => None,
-            #[cfg(feature = "optimistic")]
-            Problem::Contended { .. } => None,
-            Problem::Timeout { .. } | Problem::CrossSlot { .. } | Problem::Incomplete => None,
+            Problem::Internal { .. } => None,
+            Problem::Timeout { .. }
+            | Problem::Overloaded { .. }
+            | Problem::Locked { .. }
+            | Problem::Contended { .. }
+            | Problem::CrossSlot { .. }
+            | Problem::Incomplete => None,
         }
     }
 
-    /// Whether the call was late because too many calls of this process waited to be sent, or
-    /// because other calls changed its buckets each time that it tried to.
+    /// Whether the call was late because of this process, which was busy or had too many calls to send,
+    /// or because other calls changed its buckets each time that it tried to.
     #[must_use]
     pub const fn is_overload(&self) -> bool {
-        match self.0 {
-            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
-            Problem::Overloaded { .. } => true,
-            #[cfg(feature = "optimistic")]
-            Problem::Contended { .. } => true,
-            _ => false,
-        }
+        matches!(self.0, Problem::Overloaded { .. } | Problem::Contended { .. })
     }
 }
 

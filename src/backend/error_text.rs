@@ -11,7 +11,6 @@ impl fmt::Display for BackendError {
         match &self.0 {
             Problem::Unavailable { backend, .. } => write!(f, "{backend} backend could not decide"),
             Problem::Timeout { backend, within } => late(backend, *within, f),
-            #[cfg(feature = "postgres")]
             Problem::Locked { backend, within } => {
                 late(backend, *within, f)?;
                 f.write_str(
@@ -32,15 +31,13 @@ impl fmt::Display for BackendError {
                 write!(f, "{backend} backend can never decide this")
             }
             Problem::Full { backend, .. } => write!(f, "{backend} backend is full"),
-            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
             Problem::Overloaded { backend, within } => {
                 late(backend, *within, f)?;
                 f.write_str(
-                    ", as too many calls of this process waited to be sent (let fewer requests run \
-                     at once, or set a longer deadline)",
+                    ", as this process was busy or had too many calls to send (let fewer requests \
+                     run at once, or set a longer deadline)",
                 )
             }
-            #[cfg(feature = "optimistic")]
             Problem::Contended { backend, tries } => write!(
                 f,
                 "{backend} backend could not decide in {tries} tries, as other calls changed the \
@@ -53,7 +50,6 @@ impl fmt::Display for BackendError {
                  (connect with `HashTag::FirstPart` and begin their keys with the same part, or with \
                  `HashTag::Fixed`)"
             ),
-            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
             Problem::Misconfigured { backend, .. } => {
                 write!(f, "{backend} backend is misconfigured")
             }

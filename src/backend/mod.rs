@@ -81,6 +81,14 @@ mod hashed;
 mod key;
 mod key_parts;
 mod key_text;
+#[cfg(any(
+    feature = "embedded",
+    feature = "leasing",
+    feature = "optimistic",
+    feature = "postgres",
+    feature = "redis"
+))]
+mod late;
 #[cfg(feature = "leasing")]
 mod lease;
 mod limit_head;

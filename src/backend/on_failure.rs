@@ -9,8 +9,8 @@
 /// * The store can never decide the request: its buckets are in several slots of a cluster, the
 ///   value under the name of a bucket is not a bucket, or the numbers are too large. This is logged
 ///   once.
-/// * The decision is late because too many calls of this process wait to be sent, while the store
-///   does answer. A client causes that by flooding the process.
+/// * The decision is late because this process is busy, or because too many of its calls wait to be
+///   sent, while the store does answer. A client causes that by flooding the process.
 /// * A transaction of PostgreSQL holds the row of the bucket. A client causes that by requests whose
 ///   transactions decide (`Postgres::in_transaction`).
 /// * The store has no room for the bucket. A client fills it by making up keys.

@@ -3,6 +3,8 @@
 
 #![cfg(all(feature = "memory", feature = "axum"))]
 
+#[cfg(all(feature = "embedded", feature = "postgres", feature = "redis"))]
+mod floods;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio::task::{JoinHandle, yield_now};
+use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::sleep;
 use tollgate::backend::Backend;
-use tollgate::{DAY, Limit, Quota, RateLimited, RateLimiter, Timestamp};
+use tollgate::{DAY, Limit, OnFailure, Quota, RateLimited, RateLimiter, Timestamp};
 
 /// The tokens that each key may take in a hundred years, counted from 1970: nothing is refilled
 /// during a test.
@@ -349,3 +349,56 @@ impl Log {
         self
     }
 }
+
+/// What became of a [flood].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flood {
+    /// How many requests there were.
+    pub asked: u64,
+    /// How many passed without being charged.
+    pub uncharged: u64,
+}
+
+impl Flood {
+    /// Holds that hardly any request passed without being charged. A machine that stops for a moment
+    /// stops the store as well, so some may.
+    ///
+    /// # Panics
+    ///
+    /// If more did.
+    pub fn was_charged(self) {
+        assert!(self.asked > FLOOD_TASKS && self.uncharged <= self.asked / 4, "{self:?}");
+    }
+}
+
+/// Asks from so many tasks at once, for two seconds, that this process is late with all answers. A
+/// request that the store does not decide is let through. `key` makes a key of the number of a request.
+pub async fn flood(limiter: RateLimiter, key: fn(u64) -> u64) -> Flood {
+    static FEW: Limit = Limit::new("few", Quota::token_bucket(5, DAY));
+    let limiter = limiter.on_failure(OnFailure::Admit);
+    let (ends, number) = (Instant::now() + Duration::from_secs(2), Arc::new(AtomicU64::new(0)));
+    let mut tasks = JoinSet::new();
+    for _ in 0..FLOOD_TASKS {
+        let (limiter, number) = (limiter.clone(), Arc::clone(&number));
+        tasks.spawn(async move {
+            let mut told = Flood::default();
+            while Instant::now() < ends {
+                // What a server does to read a request.
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_micros(20) {}
+                let key = key(number.fetch_add(1, Ordering::Relaxed));
+                let answer = limiter.limit(&FEW).key(key).await;
+                told.asked += 1;
+                told.uncharged += u64::from(answer.is_ok_and(|permit| !permit.is_decided()));
+                yield_now().await;
+            }
+            told
+        });
+    }
+    tasks.join_all().await.into_iter().fold(Flood::default(), |sum, told| Flood {
+        asked: sum.asked + told.asked,
+        uncharged: sum.uncharged + told.uncharged,
+    })
+}
+
+const FLOOD_TASKS: u64 = 3_000;

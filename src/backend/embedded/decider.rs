@@ -146,6 +146,7 @@ impl Decider {
         );
         let changes = Arc::new(changes);
         self.under_way = Some(PendingChanges { changes: Arc::clone(&changes), replies });
+        self.inbox.note_commit();
         if self.commits.send(Commit { changes, now: self.now }).is_err() {
             let ended = "the thread that writes has ended (open the store again)";
             self.finish(Err(BackendError::unavailable(super::NAME, ended)));

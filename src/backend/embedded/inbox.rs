@@ -1,7 +1,8 @@
 //! What the callers and the committer tell the decider.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -35,6 +36,8 @@ pub(super) enum PushError {
 pub(super) struct Inbox {
     letters: Mutex<Letters>,
     arrival: Condvar,
+    /// How many callers wait for an answer.
+    pub(super) waiting: AtomicUsize,
 }
 
 /// What has come since the decider last looked.
@@ -42,6 +45,10 @@ pub(super) struct Inbox {
 struct Letters {
     jobs: Vec<DecisionJob>,
     report: Option<Result<(), BackendError>>,
+    /// Since when the first of the jobs waits.
+    jobs_since: Option<Instant>,
+    /// Since when a commit is under way.
+    commit_since: Option<Instant>,
     /// The store was dropped: no job comes after those that are here.
     is_closed: bool,
     /// The decider has ended.
@@ -75,6 +82,7 @@ impl Inbox {
         }
         let is_first = letters.jobs.is_empty();
         letters.jobs.push(job);
+        letters.jobs_since.get_or_insert_with(Instant::now);
         drop(letters);
         // The decider takes all jobs at once, so it was told of those before.
         if is_first {
@@ -83,8 +91,22 @@ impl Inbox {
         Ok(())
     }
 
+    /// A commit begins.
+    pub(super) fn note_commit(&self) {
+        self.lock().commit_since = Some(Instant::now());
+    }
+
+    /// Whether the decider or a commit makes no progress for so long.
+    pub(super) fn is_stuck(&self, time: Duration) -> bool {
+        let letters = self.lock();
+        let is_old = |since: Instant| since.elapsed() >= time;
+        letters.jobs_since.is_some_and(is_old) || letters.commit_since.is_some_and(is_old)
+    }
+
     pub(super) fn report(&self, report: Result<(), BackendError>) {
-        self.lock().report = Some(report);
+        let mut letters = self.lock();
+        (letters.report, letters.commit_since) = (Some(report), None);
+        drop(letters);
         self.arrival.notify_one();
     }
 
@@ -124,7 +146,12 @@ impl Inbox {
             let waited = self.arrival.wait_timeout(letters, left);
             letters = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let jobs = if awaited.jobs { std::mem::take(&mut letters.jobs) } else { Vec::new() };
+        let jobs = if awaited.jobs {
+            letters.jobs_since = None;
+            std::mem::take(&mut letters.jobs)
+        } else {
+            Vec::new()
+        };
         Delivery { jobs, report: letters.report.take(), is_closed: letters.is_closed }
     }
 

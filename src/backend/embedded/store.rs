@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::NAME;
 use super::committer::run_committer;
@@ -17,6 +18,7 @@ use super::inbox::{DecisionJob, Inbox, PushError};
 use super::list;
 use super::sweep::Sweep;
 use crate::backend::debtors::SortedPage;
+use crate::backend::late::{Lag, in_time};
 use crate::backend::stored::{Work, name_ranges};
 use crate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, DebtorQuery, DebtorReport,
@@ -197,15 +199,52 @@ impl Embedded {
         let deadline = self.0.deadline;
         match self.send(Some(work)) {
             Err(error) => Answer::Ready(Err(error)),
-            Ok(answer) => Answer::pending(async move {
-                match timeout(deadline, answer).await {
-                    Ok(answer) => answer.unwrap_or_else(|_| Err(ended())),
-                    Err(_) => Err(BackendError::timeout(NAME, deadline)),
-                }
-            }),
+            Ok(answer) => {
+                let (waiter, ends) = (Waiter::new(self), Instant::now().checked_add(deadline));
+                Answer::pending(async move {
+                    match timeout(deadline, answer).await {
+                        Ok(answer) => answer.unwrap_or_else(|_| Err(ended())),
+                        Err(_) => Err(waiter.late(ends.unwrap_or_else(Instant::now)).await),
+                    }
+                })
+            }
         }
     }
 }
+
+/// A caller that waits for its answer.
+struct Waiter {
+    inbox: Arc<Inbox>,
+    within: Duration,
+}
+
+impl Waiter {
+    fn new(store: &Embedded) -> Self {
+        store.0.inbox.waiting.fetch_add(1, Ordering::Relaxed);
+        Self { inbox: Arc::clone(&store.0.inbox), within: store.0.deadline }
+    }
+
+    /// The error at the deadline. A flood makes commits long: while they end, and many wait, this
+    /// process is overloaded, and the disk is well.
+    async fn late(&self, ends: Instant) -> BackendError {
+        let lag = Lag::since(ends).await;
+        let Self { inbox, within } = self;
+        let are_many = inbox.waiting.load(Ordering::Relaxed) > FEW;
+        match are_many && !inbox.is_stuck(within.saturating_mul(2)) {
+            true => BackendError::overloaded(NAME, *within),
+            false => lag.error(NAME, *within),
+        }
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.inbox.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many callers may wait before they are the reason why answers are late.
+const FEW: usize = 16;
 
 fn ended() -> BackendError {
     BackendError::unavailable(NAME, "the thread that decides has ended (open the store again)")
@@ -245,10 +284,7 @@ impl Backend for Embedded {
                 store.flush().await?;
                 list::fill(Arc::clone(&store.0.file), Arc::clone(&store.0.clock), page).await
             };
-            match timeout(deadline, page).await {
-                Ok(page) => page.map(DebtorReport::Page),
-                Err(_) => Err(BackendError::timeout(NAME, deadline)),
-            }
+            in_time(NAME, deadline, page).await?.map(DebtorReport::Page)
         })
     }
 }

@@ -5,12 +5,13 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::apart::{Apart, decide_apart};
 use super::swap_store::{Swap, SwapStore};
 use super::turns::BucketTurns;
 use crate::backend::debtors::SortedPage;
+use crate::backend::late::in_time;
 use crate::backend::stored::{Draft, Work, bucket_name, decode_record, encode_record, name_ranges};
 use crate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, BucketRecord, Charge,
@@ -186,11 +187,11 @@ impl<S: SwapStore> Optimistic<S> {
 
     /// Decides a call within the deadline.
     async fn decide(&self, work: Work) -> Result<Applied, BackendError> {
-        let (deadline, mut conflicts) = (self.deadline, 0);
-        match timeout(deadline, self.try_all(&work, &mut conflicts)).await {
+        let mut conflicts = 0;
+        match in_time(S::NAME, self.deadline, self.try_all(&work, &mut conflicts)).await {
             Ok(answer) => answer,
             Err(_) if conflicts > 0 => Err(BackendError::contended(S::NAME, conflicts)),
-            Err(_) => Err(BackendError::timeout(S::NAME, deadline)),
+            Err(late) => Err(late),
         }
     }
 
@@ -296,10 +297,9 @@ impl<S: SwapStore> Optimistic<S> {
                         }
                         first_error.map_or_else(|| Ok(parts.join(&answers)), Err)
                     });
-                    match timeout(deadline, task).await {
-                        Ok(Ok(answer)) => answer,
-                        Ok(Err(panic)) => Err(BackendError::unavailable(S::NAME, panic)),
-                        Err(_) => Err(BackendError::timeout(S::NAME, deadline)),
+                    match in_time(S::NAME, deadline, task).await? {
+                        Ok(answer) => answer,
+                        Err(panic) => Err(BackendError::unavailable(S::NAME, panic)),
                     }
                 })
             }
@@ -373,12 +373,7 @@ impl<S: SwapStore> Backend for Optimistic<S> {
             Err(error) => return Answer::Ready(Err(error)),
         };
         let (store, deadline) = (self.clone(), self.deadline);
-        Answer::pending(async move {
-            match timeout(deadline, store.list(page)).await {
-                Ok(report) => report,
-                Err(_) => Err(BackendError::timeout(S::NAME, deadline)),
-            }
-        })
+        Answer::pending(async move { in_time(S::NAME, deadline, store.list(page)).await? })
     }
 }
 

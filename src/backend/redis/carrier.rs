@@ -61,6 +61,10 @@ impl Carrier for RedisCarrier {
     }
 
     fn mark(&self, _operation: &Operation) {}
+
+    fn silent_since(&self, slot: u16) -> Option<Option<Instant>> {
+        self.link.silent_since(slot)
+    }
 }
 
 impl RedisCarrier {

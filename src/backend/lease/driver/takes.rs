@@ -12,6 +12,7 @@ use super::super::terms::LeaseTerms;
 use super::lease_driver::{LeaseDriver, LeasedBucket, NAME, too_large};
 use super::table::LeaseRecord;
 use crate::algebra::{Units, Verdict};
+use crate::backend::late::Lag;
 use crate::backend::{Answer, Applied, Backend, BackendError, Charge, OwnedCharge, Reading};
 use crate::clock::Timestamp;
 
@@ -217,7 +218,6 @@ impl<B: Backend> LeaseDriver<B> {
         let (driver, limit, charge) = (Arc::clone(self), leased.limit, charge.into_owned());
         Answer::pending(async move {
             let deadline = Instant::now().checked_add(within).unwrap_or_else(Instant::now);
-            let late = || BackendError::timeout(NAME, within);
             let mut answered = answered;
             loop {
                 let timed = {
@@ -225,7 +225,9 @@ impl<B: Backend> LeaseDriver<B> {
                     let _ours = ours.as_ref().map(Handle::enter);
                     timeout_at(deadline, answered)
                 };
-                timed.await.map_err(|_| late())?;
+                if timed.await.is_err() {
+                    return Err(Lag::since(deadline).await.error(NAME, within));
+                }
                 let charge = charge.as_charge();
                 let (id, bucket, units) = (charge.id(), charge.bucket(), charge.units());
                 let leased = LeasedBucket { limit, id, bucket };

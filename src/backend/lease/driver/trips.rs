@@ -5,12 +5,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::super::node::{LotAnswer, LotQuestion, LotReturn};
 use super::super::terms::LeaseTerms;
 use super::lease_driver::{LeaseDriver, LeasedBucket, NAME};
 use crate::algebra::Verdict;
+use crate::backend::late::Lag;
 use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, Charge, OwnedBucketId};
 
 /// How often the lots of a node are looked at: some times in the life of a lot.
@@ -128,11 +129,12 @@ impl<B: Backend> QuestionTrip<B> {
         mut self,
         mut answer: std::pin::Pin<Box<dyn Future<Output = Result<Applied, BackendError>> + Send>>,
     ) {
-        let within = self.driver.deadline(&self.terms);
+        let (begun, within) = (Instant::now(), self.driver.deadline(&self.terms));
         match timeout(within, &mut answer).await {
             Ok(answer) => self.end(answer),
             Err(_) => {
-                self.fail(BackendError::timeout(NAME, within));
+                let ends = begun.checked_add(within).unwrap_or(begun);
+                self.fail(Lag::since(ends).await.error(NAME, within));
                 let rest = Duration::from_micros(self.terms.life()).saturating_sub(within);
                 if let Ok(Ok(applied)) = timeout(rest, answer).await {
                     self.end(Ok(applied));

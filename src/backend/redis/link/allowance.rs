@@ -26,6 +26,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::silence::Silence;
+
 /// The bytes that may arrive on a connection, and those that have arrived.
 #[derive(Debug)]
 pub(super) struct Allowance {
@@ -84,16 +86,17 @@ impl Drop for ExpectedAnswer<'_> {
     }
 }
 
-/// A stream that fails if more bytes arrive than may.
+/// A stream that fails if more bytes arrive than may, and that notes when some do.
 #[derive(Debug)]
 pub(super) struct BoundedStream<S> {
     stream: S,
     allowance: Arc<Allowance>,
+    silence: Arc<Silence>,
 }
 
 impl<S> BoundedStream<S> {
-    pub(super) const fn new(stream: S, allowance: Arc<Allowance>) -> Self {
-        Self { stream, allowance }
+    pub(super) const fn new(stream: S, allowance: Arc<Allowance>, silence: Arc<Silence>) -> Self {
+        Self { stream, allowance, silence }
     }
 }
 
@@ -104,7 +107,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let waker = self.silence.waker(cx.waker());
+        ready!(Pin::new(&mut self.stream).poll_read(&mut Context::from_waker(&waker), buffer))?;
+        self.silence.hear();
         Poll::Ready(self.allowance.count(buffer.filled().len().saturating_sub(before)))
     }
 }
@@ -115,7 +120,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        self.silence.ask();
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

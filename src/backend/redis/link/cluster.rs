@@ -127,6 +127,14 @@ impl Cluster {
         }
     }
 
+    /// Since when the master of a slot owes an answer, if it is connected.
+    pub(super) fn silent_since(&self, slot: u16) -> Option<Option<Instant>> {
+        match self.find(slot) {
+            OwnerLookup::Owner(node) => node.silent_since(),
+            OwnerLookup::Failure(_) | OwnerLookup::Unread => None,
+        }
+    }
+
     /// A connection to this node. If there is none, the slots are read again, because the node may
     /// be gone.
     pub(super) async fn connection(

@@ -39,6 +39,7 @@ mod retry_action;
 mod scan;
 mod sentinel;
 mod server;
+mod silence;
 mod single_flight;
 mod slot_map;
 mod slot_query;
@@ -162,6 +163,14 @@ impl Link {
         }
     }
 
+    /// Since when the server of a slot owes an answer, if it is connected.
+    pub(super) fn silent_since(&self, slot: u16) -> Option<Option<Instant>> {
+        match &self.0.route {
+            Route::Single(node) => node.silent_since(),
+            Route::Cluster(cluster) => cluster.silent_since(slot),
+        }
+    }
+
     /// Runs the script once on keys that all hash to one slot.
     ///
     /// If a slot is on its way, the keys of a call may be in two places. A call that is
@@ -200,7 +209,10 @@ impl Link {
                 Target::Importing(_) => connection.run_asking(&command, longest).await,
             };
             let reply = match answer {
-                Ok(value) if reads(&value, keys.len()) => return Ok(value),
+                Ok(value) if reads(&value, keys.len()) => {
+                    connection.node().note_answer(false);
+                    return Ok(value);
+                }
                 Ok(_) => {
                     // What follows on this connection would be read as the answers of other calls,
                     // so all of these fail with it.
@@ -238,11 +250,13 @@ impl Link {
                     return Err(node.reply(&reply).mark_scattered().into());
                 }
                 RetryAction::Wait => {
+                    node.note_answer(true);
                     target = Target::Owner;
                     self.refresh_slots();
                     pauses.next().await;
                 }
                 RetryAction::Reconnect => {
+                    node.note_answer(true);
                     target = Target::Owner;
                     // Other calls that are under way on it get the same answer and retire it as
                     // well. The number of the connection makes that one new connection.

@@ -44,6 +44,11 @@ impl Node {
         self.0.loss(serial).await;
     }
 
+    /// Since when the node owes an answer, if it is connected.
+    pub(super) fn silent_since(&self) -> Option<Option<Instant>> {
+        self.0.silent_since()
+    }
+
     /// Starts an attempt, unless there is a connection or an attempt is under way.
     pub(super) fn connect(&self) {
         self.0.lookup();

@@ -20,7 +20,7 @@
 //! out and reports a loss after connection 4 was made. The number is not that of the present
 //! connection, so connection 4 stays.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ::redis::RedisError;
@@ -40,6 +40,8 @@ pub(super) struct NodeState {
     within: Duration,
     connectivity: watch::Sender<Connectivity>,
     attempt: SingleFlight,
+    /// Since when the server answers that it cannot decide yet, if its last answer was that.
+    refusing: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug)]
@@ -78,7 +80,8 @@ impl NodeState {
         let phase = Phase::Disconnected;
         let connectivity = Connectivity { phase, serial: 0, lost: 0, failures: 0 };
         let connectivity = watch::Sender::new(connectivity);
-        Self { dial, within, connectivity, attempt: SingleFlight::default() }
+        let (attempt, refusing) = Default::default();
+        Self { dial, within, connectivity, attempt, refusing }
     }
 
     /// How long a call waits at most.
@@ -100,6 +103,21 @@ impl NodeState {
     /// Observes the connection: the result of an attempt, or a loss.
     pub(super) fn changes(&self) -> Changes {
         Changes(self.connectivity.subscribe())
+    }
+
+    /// Notes whether the server has answered that it cannot decide yet.
+    pub(super) fn note_answer(&self, is_refusal: bool) {
+        let mut refusing = self.refusing.lock().unwrap_or_else(PoisonError::into_inner);
+        *refusing = is_refusal.then(|| refusing.unwrap_or_else(Instant::now));
+    }
+
+    /// Since when the server owes an answer that decides, if there is a connection.
+    pub(super) fn silent_since(&self) -> Option<Option<Instant>> {
+        let refusing = *self.refusing.lock().unwrap_or_else(PoisonError::into_inner);
+        match &self.connectivity.borrow().phase {
+            Phase::Connected { wire, .. } => Some(refusing.or(wire.silent_since())),
+            Phase::Connecting | Phase::Pausing { .. } | Phase::Disconnected => None,
+        }
     }
 
     /// The connection, if there is one. Otherwise starts an attempt, unless one is under way or the

@@ -10,8 +10,10 @@ use ::redis::{
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::allowance::{Allowance, BoundedStream};
+use super::silence::Silence;
 
 /// A connection on which any number of commands may be under way. Clones share it, and the last
 /// clone ends it.
@@ -23,6 +25,7 @@ pub(super) struct Wire {
 
 struct WireShared {
     allowance: Arc<Allowance>,
+    silence: Arc<Silence>,
     /// The task that writes commands and reads answers.
     driver: AbortHandle,
 }
@@ -48,12 +51,17 @@ impl Wire {
                 }
                 Ok(())
             });
-        let allowance = Arc::new(Allowance::new());
-        let stream = BoundedStream::new(stream, Arc::clone(&allowance));
+        let (allowance, silence) = (Arc::new(Allowance::new()), Silence::new());
+        let stream = BoundedStream::new(stream, Arc::clone(&allowance), Arc::clone(&silence));
         let (client, driver) =
             MultiplexedConnection::new_with_config(login, stream, config).await?;
         let driver = tokio::spawn(driver).abort_handle();
-        Ok(Self { client, shared: Arc::new(WireShared { allowance, driver }) })
+        Ok(Self { client, shared: Arc::new(WireShared { allowance, silence, driver }) })
+    }
+
+    /// Since when the server owes an answer; `None` if it owes none.
+    pub(super) fn silent_since(&self) -> Option<Instant> {
+        self.shared.silence.since()
     }
 
     /// Sends a command once. Its answer has at most `longest` bytes, and a few.

@@ -1,7 +1,6 @@
 //! An operation that waits to be sent.
 
-use tokio::sync::oneshot::{self, error::TryRecvError};
-use tokio::task::yield_now;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::backend::remote::operation::Operation;
@@ -62,23 +61,6 @@ impl Answers {
 pub(super) fn fail(jobs: Vec<Job>, error: &BackendError) {
     jobs.into_iter().for_each(|job| drop(job.reply.send(Err(error.clone()))));
 }
-
-/// An answer that came in time, but that the tasks of a busy process have not passed on yet.
-pub(super) async fn read_late_answer<T>(mut answer: oneshot::Receiver<T>) -> Option<T> {
-    for _ in 0..ANSWER_HOPS {
-        // Lets all tasks that are ready run once.
-        yield_now().await;
-        match answer.try_recv() {
-            Ok(answer) => return Some(answer),
-            Err(TryRecvError::Closed) => return None,
-            Err(TryRecvError::Empty) => {}
-        }
-    }
-    None
-}
-
-/// How many tasks an answer passes between socket and caller, and one more for the socket.
-const ANSWER_HOPS: usize = 4;
 
 /// The hash of a bucket's name, or of several names for a lane within another. If two hashes are
 /// equal, their jobs share a lane and its turns.

@@ -38,12 +38,13 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 pub(in crate::backend) use self::job::Job;
-use self::job::{Answers, LaneId, fail, read_late_answer};
+use self::job::{Answers, LaneId, fail};
 pub(in crate::backend) use self::send_queues::Bounds;
 use self::send_queues::{JobBatch, SendQueues};
 use super::operation::Operation;
 use super::replay::Replay;
 use crate::algebra::Verdict;
+use crate::backend::late::Lag;
 use crate::backend::{Applied, BackendError};
 
 /// What takes a batch of operations to the store, in one call, and brings the answer back.
@@ -80,6 +81,12 @@ pub(in crate::backend) trait Carrier:
     /// Why an operation that had this slot is late, if it is neither this process nor the store as a
     /// whole.
     fn late(&self, _slot: u16, _mark: &Self::Mark) -> Option<BackendError> {
+        None
+    }
+
+    /// Since when the server of a slot owes an answer, if its connection tells that: `Some(None)` if it
+    /// owes none.
+    fn silent_since(&self, _slot: u16) -> Option<Option<Instant>> {
         None
     }
 }
@@ -181,12 +188,15 @@ impl<C: Carrier> Batcher<C> {
                 Ok(Ok(answer)) => answer,
                 // The queue drops a job after its deadline, perhaps before this timer has fired.
                 Ok(Err(_)) if Instant::now() < deadline => Err(shut_down(C::STORE)),
-                Ok(Err(_)) => Err(caller.timeout_error()),
+                Ok(Err(_)) => {
+                    let lag = Lag::since(deadline).await;
+                    Err(caller.late(deadline, lag))
+                }
                 // The tokens of a late answer are taken in any case, so it is worth a look at
                 // whether it has arrived.
-                Err(_) => match read_late_answer(answer).await {
-                    Some(answer) => answer,
-                    None => Err(caller.timeout_error()),
+                Err(_) => match Lag::or_answer(deadline, || answer.try_recv().ok()).await {
+                    Ok(answer) => answer,
+                    Err(lag) => Err(caller.late(deadline, lag)),
                 },
             }
         }
@@ -313,14 +323,14 @@ impl<C: Carrier> BatcherShared<C> {
         };
         let mut replay = match replay {
             Ok(replay) => replay,
-            Err(error) => return Err((error, jobs)),
+            Err(error) => {
+                if !error.is_outage() {
+                    self.queues().note_answer(slot, begun, self.deadline);
+                }
+                return Err((error, jobs));
+            }
         };
-        let now = Instant::now();
-        // Only answers in time tell that the server is well, so that a queue which is too long is
-        // reported as overload and not as an outage.
-        if now.saturating_duration_since(begun) <= self.deadline {
-            self.queues().note_answer(slot, now);
-        }
+        self.queues().note_answer(slot, begun, self.deadline);
         let places = replay.take_places();
         let (mut rest, mut refused) = (places.as_slice(), Vec::<RefusedJob<'_>>::new());
         let mut answers = Answers::with_capacity(jobs.len());
@@ -411,19 +421,30 @@ struct Caller<C: Carrier> {
 }
 
 impl<C: Carrier> Caller<C> {
-    /// The error at the deadline. If the server answered other calls in time, and this process had
-    /// more to send than a call takes, this process is overloaded. Otherwise it is a timeout of the
-    /// server.
-    fn timeout_error(&self) -> BackendError {
+    /// The error at the deadline.
+    ///
+    /// It is the store that is late if it has owed an answer for most of the time. A connection tells
+    /// since when; where none does, a call has to be on its way as long, and this process must not be
+    /// what takes the time. Otherwise this process is overloaded: so it is if it had more to send than a
+    /// call takes, and calls were answered.
+    fn late(&self, deadline: Instant, lag: Lag) -> BackendError {
         if let Some(error) = self.shared.carrier.late(self.slot, &self.mark) {
             return error;
         }
         let within = self.shared.deadline;
-        let lately = self.begun.checked_sub(within).unwrap_or(self.begun);
-        match self.shared.queues().was_overloaded_since(self.slot, lately) {
-            true => BackendError::overloaded(C::STORE, within),
-            false => BackendError::timeout(C::STORE, within),
+        let before = |instant: Instant, time| instant.checked_sub(time).unwrap_or(instant);
+        let then = before(deadline, within / 5 * 4);
+        let silent = self.shared.carrier.silent_since(self.slot);
+        let mut queues = self.shared.queues();
+        match silent {
+            _ if queues.was_overloaded_since(self.slot, before(self.begun, within)) => {}
+            Some(since) if since.is_some_and(|since| since <= then) => {
+                return BackendError::timeout(C::STORE, within);
+            }
+            None if queues.is_silent_since(self.slot, then) => return lag.error(C::STORE, within),
+            Some(_) | None => {}
         }
+        BackendError::overloaded(C::STORE, within)
     }
 }
 

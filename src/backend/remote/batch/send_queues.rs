@@ -14,6 +14,7 @@
 //! slots, and leaves those of other nodes alone.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -67,9 +68,29 @@ impl SendQueues {
         self.group(*slot).take_more(slot, bounds)
     }
 
-    /// Notes that a call for this slot was answered before its deadline.
-    pub(super) fn note_answer(&mut self, slot: u16, now: Instant) {
-        self.group(slot).answered_at = Some(now);
+    /// Notes that a call for this slot was answered.
+    pub(super) fn note_answer(&mut self, slot: u16, begun: Instant, deadline: Duration) {
+        let now = Instant::now();
+        let group = self.group(slot);
+        // Only answers in time tell that the server is well, so that a queue which is too long is
+        // reported as overload and not as an outage.
+        if now.saturating_duration_since(begun) <= deadline {
+            group.answered_at = Some(now);
+        }
+        if let Some(slot) = group.slots.get_mut(&slot) {
+            let others = slot.calls.saturating_sub(slot.ready) > 1;
+            slot.silent_since = others.then_some(now);
+        }
+    }
+
+    /// Whether calls for this slot, or those that it waits for, were without an answer since `then`.
+    pub(super) fn is_silent_since(&mut self, slot: u16, then: Instant) -> bool {
+        let is_silent = |slot: &SlotQueue| slot.silent_since.is_some_and(|since| since <= then);
+        let slots = &self.group(slot).slots;
+        match slots.get(&slot) {
+            Some(own) if own.calls > 0 || own.silent_since.is_some() => is_silent(own),
+            Some(_) | None => slots.values().any(is_silent),
+        }
     }
 
     /// Whether, since `then`, more jobs waited in this slot or its neighbours than a call takes,
@@ -126,6 +147,8 @@ struct SlotQueue {
     ready: usize,
     /// Whether it is among the waiting slots.
     is_waiting: bool,
+    /// When the first of the calls was sent that have no answer. One that failed has none either.
+    silent_since: Option<Instant>,
 }
 
 impl SlotGroup {
@@ -206,7 +229,10 @@ impl SlotGroup {
             return;
         }
         if slot.jobs.is_empty() {
-            self.slots.remove(&number);
+            // A slot of a store that fails keeps the time since which it does.
+            if slot.silent_since.is_none() {
+                self.slots.remove(&number);
+            }
         } else {
             // Jobs are left, and no task is. From the list, the slot gets the next task of the
             // group.
@@ -245,6 +271,9 @@ impl SlotQueue {
         }
         if in_turns {
             taken.sort_unstable_by_key(|job: &Job| job.arrival);
+        }
+        if !taken.is_empty() {
+            self.silent_since.get_or_insert(now);
         }
         taken
     }

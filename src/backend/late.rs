@@ -1,0 +1,74 @@
+//! Whether a call is late because of its store, or because of this process.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tokio::task::yield_now;
+use tokio::time::Instant;
+
+use super::BackendError;
+
+/// How long this process takes to bring an answer from a socket to its caller, as measured now.
+///
+/// The instant at which a caller looks at its deadline, and the tasks that are ready before it, tell
+/// that without the store. A client that floods this process can only make it longer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lag(Duration);
+
+impl Lag {
+    /// Lets all tasks that are ready run, as often as an answer changes tasks on its way.
+    pub(super) async fn since(deadline: Instant) -> Self {
+        match Self::or_answer(deadline, || None::<Infallible>).await {
+            Ok(never) => match never {},
+            Err(lag) => lag,
+        }
+    }
+
+    /// As [`since`](Self::since), unless an answer is there meanwhile: one that came in time, and that
+    /// a busy process has not passed on yet.
+    pub(super) async fn or_answer<T>(
+        deadline: Instant,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Result<T, Self> {
+        for _ in 0..HOPS {
+            yield_now().await;
+            if let Some(answer) = look() {
+                return Ok(answer);
+            }
+        }
+        Err(Self(deadline.elapsed()))
+    }
+
+    /// The error of a call that was late with so much time: no [outage](BackendError::is_outage) if
+    /// this process took as much as half of it.
+    pub(super) fn error(self, backend: &'static str, within: Duration) -> BackendError {
+        match self.0 >= within / 2 {
+            true => BackendError::overloaded(backend, within),
+            false => BackendError::timeout(backend, within),
+        }
+    }
+}
+
+/// Waits for a call for so long.
+///
+/// # Errors
+///
+/// If it is late: as [`Lag::error`].
+#[cfg(any(feature = "embedded", feature = "optimistic"))]
+pub(super) async fn in_time<T>(
+    backend: &'static str,
+    within: Duration,
+    call: impl Future<Output = T>,
+) -> Result<T, BackendError> {
+    let begun = Instant::now();
+    match tokio::time::timeout(within, call).await {
+        Ok(answer) => Ok(answer),
+        Err(_) => {
+            let ends = begun.checked_add(within).unwrap_or(begun);
+            Err(Lag::since(ends).await.error(backend, within))
+        }
+    }
+}
+
+/// How many tasks an answer passes between socket and caller, and one more for the socket.
+const HOPS: usize = 4;
