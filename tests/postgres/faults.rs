@@ -88,3 +88,35 @@ async fn a_primary_that_has_become_a_standby_is_an_outage_until_it_is_promoted()
     assert_eq!(server.query("SELECT pg_promote()"), "t");
     wait_until("the store decides", async || limiter.limit(&COUNTED).await.is_ok()).await;
 }
+
+/// Made-up keys of a long period made the table grow without a bound. Four calls at a time leave no
+/// connection of this pool idle.
+#[tokio::test(flavor = "multi_thread")]
+async fn made_up_keys_do_not_grow_the_table_beyond_its_bound() {
+    const BOUND: usize = 3_000;
+    let server = Server::start();
+    let limit = Limit::new("slow", Quota::token_bucket(1_000, DAY * 365));
+    let config = server.settings().parse::<tokio_postgres::Config>().unwrap();
+    let manager = deadpool_postgres::Manager::new(config, NoTls);
+    let pool = deadpool_postgres::Pool::builder(manager).max_size(4).build().unwrap();
+    let store = Postgres::with_pool(pool).max_keys(BOUND).deadline(MINUTE).connect().await.unwrap();
+    let limiter = RateLimiter::new(store);
+    limiter.block(&limit, DAY).key("blocked").await.unwrap();
+    limiter.penalize(&limit, 1_500).key("debtor").await.unwrap();
+    let tasks = (0..256_u64).map(|task| {
+        let (limiter, limit) = (limiter.clone(), limit.clone());
+        tokio::spawn(async move {
+            for nth in 0..120 {
+                limiter.limit(&limit).key(task * 1_000 + nth).await.unwrap();
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    let rows: usize = server.query("SELECT count(*) FROM tollgate.buckets").parse().unwrap();
+    assert!((BOUND / 2..=BOUND * 2).contains(&rows), "{rows} of 30,720");
+    for key in ["blocked", "debtor"] {
+        assert!(limiter.limit(&limit).key(key).await.unwrap_err().is_refused(), "{key}");
+    }
+}

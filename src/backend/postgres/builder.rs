@@ -23,6 +23,7 @@ use super::schema::{Schema, millis};
 use super::schema_name::SchemaName;
 use super::statement_error::{StatementError, no_schema};
 use super::store_name::STORE;
+use super::sweep::Sweeper;
 use super::tls::{Canceller, Certificates, manager};
 use crate::backend::BackendError;
 use crate::backend::remote::batch::{Batcher, Bounds};
@@ -66,6 +67,7 @@ pub struct PostgresBuilder {
     prefix: String,
     secret: Option<Vec<u8>>,
     deadline: Duration,
+    max_keys: usize,
     is_logged: bool,
     migrates: bool,
     #[cfg(test)]
@@ -123,6 +125,7 @@ impl PostgresBuilder {
             prefix: "tollgate".to_owned(),
             secret: None,
             deadline: DEFAULT_DEADLINE,
+            max_keys: MAX_KEYS,
             is_logged: false,
             migrates: true,
             #[cfg(test)]
@@ -147,6 +150,18 @@ impl PostgresBuilder {
     /// then how many of its connections are used at a time.
     pub fn connections(mut self, connections: NonZeroUsize) -> Self {
         self.connections = connections;
+        self
+    }
+
+    /// Sets how many buckets the table may have, ten million by default: 2.6 GB, with names of 33
+    /// letters. Processes with different numbers hold the smallest.
+    ///
+    /// Beyond that, those go that have used the smallest shares of their capacity, so made-up keys go
+    /// first. The client of such a bucket starts over with a full one. Buckets in debt go after those
+    /// that are not, and blocked ones last. The table is looked at in parts, for each 1,500 buckets that
+    /// a process names, so it has up to a third more while a flood of new keys lasts.
+    pub fn max_keys(mut self, max_keys: usize) -> Self {
+        self.max_keys = max_keys.max(1);
         self
     }
 
@@ -314,7 +329,7 @@ impl PostgresBuilder {
             },
             prepares: !self.is_pooled_elsewhere,
             deadline: self.deadline,
-            sweeper: Arc::default(),
+            sweeper: Arc::new(Sweeper::new(self.max_keys)),
             #[cfg(test)]
             clock: self.clock,
         };
@@ -433,6 +448,9 @@ impl fmt::Debug for PostgresBuilder {
 
 /// In a data centre a decision takes a millisecond or two, and a user does not notice 50.
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
+
+/// The bound unless another is set.
+const MAX_KEYS: usize = 10_000_000;
 
 /// Longer than any attempt to connect takes.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

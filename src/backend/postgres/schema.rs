@@ -23,7 +23,7 @@ impl Schema {
         Ok(Self {
             call: name.statements("SELECT now, stored FROM tollgate.decide($1, $2)"),
             sick: name.statements("SELECT tollgate.sick($1, $2, $3)"),
-            sweep: name.statements("SELECT table_pages FROM tollgate.sweep($1, $2)"),
+            sweep: name.statements("SELECT table_pages FROM tollgate.sweep($1, $2, $3)"),
             debtors: name
                 .statements("SELECT now, last, keys, stored FROM tollgate.debtors($1, $2, $3, $4)"),
             name,

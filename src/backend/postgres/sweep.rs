@@ -6,13 +6,15 @@
 //! process names, it lets the server look at some pages of the table, one part after the other. So
 //! the work grows with the traffic, there is no timer, and a table without traffic does not grow
 //! either. The pages are enough to look at four rows for each bucket that is named: a flood of
-//! made-up keys is removed faster than it comes.
+//! made-up keys is removed faster than it comes. If they are not full again, and there are more than
+//! there may be, as large a share is removed of those in the pages. So the table has up to a third more
+//! than it may while a flood of new keys lasts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use deadpool_postgres::{Pool, Timeouts};
+use deadpool_postgres::Pool;
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -20,8 +22,10 @@ use super::lent::Lent;
 use super::schema::Schema;
 
 /// Where the sweep of this process stands.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sweeper {
+    /// How many buckets the table may have.
+    max_keys: i64,
     /// How many buckets were named since the last sweep.
     named: AtomicUsize,
     next_page: AtomicI64,
@@ -29,6 +33,12 @@ pub(super) struct Sweeper {
 }
 
 impl Sweeper {
+    pub(super) fn new(max_keys: usize) -> Self {
+        let max_keys = i64::try_from(max_keys).unwrap_or(i64::MAX);
+        let (named, next_page, is_running) = Default::default();
+        Self { max_keys, named, next_page, is_running }
+    }
+
     /// Notes that a call named so many buckets, and starts a sweep if it is time for one.
     pub(super) fn note(self: &Arc<Self>, buckets: usize, pool: &Pool, lent: Lent, schema: &Schema) {
         let before = self.named.fetch_add(buckets, Ordering::Relaxed);
@@ -45,12 +55,11 @@ impl Sweeper {
     }
 
     async fn sweep(&self, pool: &Pool, mut lent: Lent, statement: &str) -> Option<()> {
-        // Decisions go first.
-        let at_once = Timeouts { wait: Some(Duration::ZERO), ..Timeouts::default() };
-        let connection = lent.keep(pool.timeout_get(&at_once).await.ok()?);
+        // It waits for its turn. Under load, none of the connections is ever idle.
+        let connection = lent.keep(pool.get().await.ok()?);
         let first = self.next_page.load(Ordering::Relaxed);
-        let arguments: [(&(dyn ToSql + Sync), Type); 2] =
-            [(&first, Type::INT8), (&PAGES, Type::INT8)];
+        let arguments: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&first, Type::INT8), (&PAGES, Type::INT8), (&self.max_keys, Type::INT8)];
         let rows = connection.query_typed(statement, &arguments).await.ok()?;
         lent.give_back();
         let pages: i64 = rows.first()?.try_get(0).ok()?;

@@ -31,7 +31,7 @@ BEGIN
             ('decide'::text, 'tollgate.decide(bytea[], bigint[])'::regprocedure),
             ('decide'::text, 'tollgate.decide_within(bytea[], bigint[], integer)'::regprocedure),
             ('decide'::text, 'tollgate.sick(bytea[], integer, integer)'::regprocedure),
-            ('sweep'::text, 'tollgate.sweep(bigint, bigint)'::regprocedure),
+            ('sweep'::text, 'tollgate.sweep(bigint, bigint, bigint)'::regprocedure),
             ('debtors'::text, 'tollgate.debtors(bytea, bytea, bigint, bigint[])'::regprocedure)
         ) AS n (name, function)
         JOIN pg_proc p ON p.pronamespace = to_regnamespace('tollgate')::oid

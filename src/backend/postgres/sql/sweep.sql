@@ -1,10 +1,12 @@
--- Removes buckets that equal absent ones from some pages of the table, from `first_page` on.
--- Returns how many it has removed, and how many pages the table has.
+-- Removes buckets that equal absent ones from some pages of the table, from `first_page` on. If the
+-- table has more than `most_keys` buckets, by the number in these pages, it removes as large a share of
+-- theirs: those that have used the smallest shares of their capacity. Returns how many it has removed,
+-- and how many pages the table has.
 --
 -- A bucket is kept for a second longer than needed, because the clock may step back. Rows that a
 -- decision has locked are skipped: it is changing them.
 CREATE OR REPLACE FUNCTION tollgate.sweep(
-    first_page bigint, pages bigint, OUT removed bigint, OUT table_pages bigint
+    first_page bigint, pages bigint, most_keys bigint, OUT removed bigint, OUT table_pages bigint
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -14,6 +16,10 @@ DECLARE
     first CONSTANT tid := format('(%s,0)', least(first_page, 4294967294))::tid;
     behind CONSTANT tid := format('(%s,0)', least(first_page + pages, 4294967294))::tid;
     now CONSTANT bigint := tollgate.clock(ARRAY[]::bigint[]);
+    -- The buckets in these pages, and those that the table has more than it may, by their number.
+    seen bigint;
+    excess double precision;
+    evicted bigint;
 BEGIN
     WITH droppable AS MATERIALIZED (
         SELECT b.ctid FROM tollgate.buckets b
@@ -25,5 +31,29 @@ BEGIN
     WHERE b.ctid = d.ctid;
     GET DIAGNOSTICS removed = ROW_COUNT;
     table_pages := pg_relation_size('tollgate.buckets') / current_setting('block_size')::bigint;
+
+    SELECT count(*) INTO seen FROM tollgate.buckets b WHERE b.ctid >= first AND b.ctid < behind;
+    excess := seen - most_keys * least(pages, table_pages - first_page)::double precision
+        / greatest(table_pages, 1);
+    IF excess < 1 THEN
+        RETURN;
+    END IF;
+    WITH least_used AS MATERIALIZED (
+        SELECT b.ctid FROM tollgate.buckets b
+        WHERE b.ctid >= first AND b.ctid < behind
+        ORDER BY
+            -- Blocked buckets go last, and those in debt before them.
+            b.ts > now,
+            (
+                b.capacity
+                - tollgate.refreshed(b.gain, b.capacity, abs(b.step), b.value, b.ts, now)
+            )::double precision / greatest(b.capacity, 1)
+        LIMIT ceil(excess)::bigint
+        FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM tollgate.buckets b USING least_used l
+    WHERE b.ctid = l.ctid;
+    GET DIAGNOSTICS evicted = ROW_COUNT;
+    removed := removed + evicted;
 END
 $$;

@@ -36,7 +36,7 @@ async fn a_role_may_call_the_functions_and_nothing_else() {
     let named = |text: &str| database.schema.statements(text);
     for allowed in [
         CHARGE,
-        "SELECT * FROM tollgate.sweep(0, 10)",
+        "SELECT * FROM tollgate.sweep(0, 10, 10)",
         "SELECT * FROM tollgate.decide_within('{}', '{0, 0}', 5)",
         "SELECT tollgate.sick('{alice}', 5, 5)",
         CHARGE,
@@ -71,13 +71,15 @@ async fn files_that_run_again_change_no_rights() {
     let schema = &database.schema;
     let theirs = format!(
         "{}; CREATE FUNCTION {schema}.theirs() RETURNS integer LANGUAGE sql RETURN 1",
-        named(&format!("REVOKE EXECUTE ON FUNCTION tollgate.sweep(bigint, bigint) FROM {role}"))
+        named(&format!(
+            "REVOKE EXECUTE ON FUNCTION tollgate.sweep(bigint, bigint, bigint) FROM {role}"
+        ))
     );
     database.client.batch_execute(&theirs).await.unwrap();
     database.client.batch_execute(&statements(schema, false)).await.unwrap();
     client.batch_execute(&named(CHARGE)).await.unwrap();
     client.batch_execute(&format!("SELECT {schema}.theirs()")).await.unwrap();
-    let sweep = client.batch_execute(&named("SELECT * FROM tollgate.sweep(0, 10)")).await;
+    let sweep = client.batch_execute(&named("SELECT * FROM tollgate.sweep(0, 10, 10)")).await;
     assert_eq!(sweep.unwrap_err().code().unwrap().code(), "42501");
 }
 

@@ -108,7 +108,7 @@ async fn an_earlier_version_is_brought_up_to_date() {
     let [role, other] = [(); 2].map(|()| Server::shared().unused_name());
     let schema = &database.schema;
     let earlier = format!(
-        "DROP FUNCTION tollgate.decide(bytea[], bigint[]); DROP FUNCTION tollgate.sweep(bigint, bigint); \
+        "DROP FUNCTION tollgate.decide(bytea[], bigint[]); DROP FUNCTION tollgate.sweep(bigint, bigint, bigint); \
          DROP FUNCTION tollgate.debtors(bytea, bytea, bigint, bigint[]); \
          CREATE FUNCTION {schema}.decide(bytea[], bigint[]) RETURNS bigint LANGUAGE sql RETURN 1; \
          UPDATE tollgate.versions SET version = 1; \
@@ -125,7 +125,7 @@ async fn an_earlier_version_is_brought_up_to_date() {
             "decide(bytea[], bigint[])",
             "decide_within(bytea[], bigint[], integer)",
             "sick(bytea[], integer, integer)",
-            "sweep(bigint, bigint)",
+            "sweep(bigint, bigint, bigint)",
             "debtors(bytea, bytea, bigint, bigint[])",
             "lock(bytea)",
         ]

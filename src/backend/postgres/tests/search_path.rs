@@ -116,6 +116,6 @@ async fn a_decision_does_not_use_operators_of_others() {
     for charge in CHARGES {
         client.batch_execute(&database.schema.statements(charge)).await.unwrap();
     }
-    let sweep = database.schema.statements("SELECT * FROM tollgate.sweep(0, 10)");
+    let sweep = database.schema.statements("SELECT * FROM tollgate.sweep(0, 10, 10)");
     client.batch_execute(&sweep).await.unwrap();
 }

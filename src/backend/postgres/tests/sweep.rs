@@ -14,7 +14,7 @@ use crate::quota::{HOUR, MINUTE, Quota, SECOND};
 
 /// Removes what may be removed, from all pages. Returns how many rows that were.
 async fn sweep(database: &Database) -> i64 {
-    database.number("SELECT removed FROM tollgate.sweep(0, 1000000)").await
+    database.number("SELECT removed FROM tollgate.sweep(0, 1000000, 1000000)").await
 }
 
 fn take(key: u64, quota: &Quota, tokens: u64) -> Step {
@@ -66,14 +66,17 @@ async fn a_sweep_removes_rows_of_its_pages_only_and_skips_locked_ones() {
     let locks = "BEGIN; SELECT FROM tollgate.buckets WHERE ctid = '(0,1)' FOR UPDATE";
     other.run(locks).await.unwrap();
     let rows = "SELECT count(*) FROM tollgate.buckets";
-    let pages = database.number("SELECT table_pages FROM tollgate.sweep(1000, 1)").await;
+    let pages = database.number("SELECT table_pages FROM tollgate.sweep(1000, 1, 1000000)").await;
     assert_eq!(database.number(rows).await, 2_000);
     assert!(pages > 10, "{pages}");
-    let first = database.number("SELECT removed FROM tollgate.sweep(0, 5)").await;
+    let first = database.number("SELECT removed FROM tollgate.sweep(0, 5, 1000000)").await;
     assert!(first > 0 && first < 2_000, "{first}");
     let locked = "SELECT count(*) FROM tollgate.buckets WHERE ctid < '(5,0)'";
     assert_eq!(database.number(locked).await, 1);
-    assert_eq!(database.number("SELECT removed FROM tollgate.sweep(5, 1000)").await, 1_999 - first);
+    assert_eq!(
+        database.number("SELECT removed FROM tollgate.sweep(5, 1000, 1000000)").await,
+        1_999 - first
+    );
     other.run("ROLLBACK").await.unwrap();
     assert_eq!(sweep(&database).await, 1);
     assert_eq!(database.number(rows).await, 0);
@@ -98,4 +101,32 @@ async fn a_sweep_reads_its_own_pages_only() {
     let plan = read(database.client.clone(), database.schema.clone()).await;
     assert!(plan.contains("Tid Range Scan"), "{plan}");
     assert_eq!(sweep(&database).await, 0);
+}
+
+/// One in two of 4,000 buckets has to go, of each part of the table: those that have used least.
+#[tokio::test]
+async fn buckets_beyond_the_bound_go_by_the_share_that_they_have_used() {
+    let database = Database::with_server_clock().await;
+    // They gain nothing. Every fourth has used nearly all, is in debt, or is blocked.
+    let text = "INSERT INTO tollgate.buckets SELECT int4send(i), \
+                CASE i % 4 WHEN 0 THEN 900 WHEN 1 THEN 10 ELSE -5 END, \
+                CASE i % 4 WHEN 3 THEN 9e15 ELSE extract(epoch FROM now()) * 1000000 END::bigint, \
+                1, 1, 1000, 9e14::bigint FROM generate_series(1, 4000) i";
+    database.run(text).await.unwrap();
+    let kinds = "SELECT count(*) FROM tollgate.buckets WHERE get_byte(key, 3) % 4 = ";
+    let count = async |kind: u32| database.number(&format!("{kinds}{kind}")).await;
+    assert_eq!(database.number("SELECT removed FROM tollgate.sweep(0, 10000, 4000)").await, 0);
+    let removed = database.number("SELECT removed FROM tollgate.sweep(0, 10000, 2500)").await;
+    assert_eq!(removed, 1_500);
+    assert_eq!(
+        [count(0).await, count(1).await, count(2).await, count(3).await],
+        [0, 500, 1_000, 1_000]
+    );
+    assert_eq!(database.number("SELECT removed FROM tollgate.sweep(0, 10000, 1000)").await, 1_500);
+    assert_eq!([count(1).await, count(2).await, count(3).await], [0, 0, 1_000]);
+    // Pages are looked at by themselves: a fourth of the table gives up a fourth of what is too much.
+    let pages = database.number("SELECT table_pages FROM tollgate.sweep(0, 1, 4000)").await;
+    let part = format!("SELECT removed FROM tollgate.sweep(0, {}, 500)", pages / 4);
+    let removed = database.number(&part).await;
+    assert!((100..=150).contains(&removed), "{removed}");
 }
