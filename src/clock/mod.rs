@@ -198,6 +198,30 @@ impl Clock for SystemClock {
     }
 }
 
+/// The same clock, ahead by as much as it is behind `floor` now.
+#[cfg(any(feature = "memory", feature = "embedded"))]
+pub(crate) fn not_before(clock: Arc<dyn Clock>, floor: Timestamp) -> Arc<dyn Clock> {
+    match floor.micros_since(clock.now()) {
+        0 => clock,
+        ahead => Arc::new(AheadClock { clock, ahead }),
+    }
+}
+
+/// A clock, so many microseconds ahead.
+#[cfg(any(feature = "memory", feature = "embedded"))]
+#[derive(Debug)]
+struct AheadClock {
+    clock: Arc<dyn Clock>,
+    ahead: u64,
+}
+
+#[cfg(any(feature = "memory", feature = "embedded"))]
+impl Clock for AheadClock {
+    fn now(&self) -> Timestamp {
+        self.clock.now().plus_micros(self.ahead)
+    }
+}
+
 /// The machine's time when the clock was made, advanced by tokio's clock.
 ///
 /// With a runtime that has its clock paused, time stands still for buckets, reservations and timers

@@ -1,4 +1,4 @@
-//! The file of a store: a redb database with one table.
+//! The file of a store: a redb database with a table of buckets, and the time of the last commit.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -24,6 +24,9 @@ use crate::clock::Timestamp;
 
 /// The records of the buckets, by their names.
 const BUCKETS: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("tollgate buckets");
+
+/// The time of the last commit, in microseconds since the Unix epoch.
+const TIME: TableDefinition<'static, (), i64> = TableDefinition::new("tollgate time");
 
 /// The memory for pages of the file, in bytes.
 const CACHE: usize = 64 << 20;
@@ -117,6 +120,19 @@ impl BucketFile {
         })
     }
 
+    /// The time of the last commit, if there was one.
+    pub(super) fn last_commit(&self) -> Result<Option<Timestamp>, BackendError> {
+        self.with(|database| {
+            let transaction = database.begin_read().map_err(failure)?;
+            let table = match transaction.open_table(TIME) {
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+                table => table.map_err(failure)?,
+            };
+            let time = table.get(()).map_err(failure)?;
+            Ok(time.map(|time| Timestamp::from_micros(time.value())))
+        })
+    }
+
     /// Writes changes, and waits until they are on the disk.
     pub(super) fn commit(
         &self,
@@ -136,6 +152,9 @@ impl BucketFile {
             }
             sweep.pass(&mut table, changes.len(), now).map_err(failure)?;
             drop(table);
+            let mut time = transaction.open_table(TIME).map_err(failure)?;
+            time.insert((), now.as_micros()).map_err(failure)?;
+            drop(time);
             transaction.commit().map_err(failure)
         })
     }
@@ -209,7 +228,7 @@ fn prepare(database: &Database) -> Result<bool, redb::Error> {
     let (mut has_table, mut has_others) = (false, false);
     for table in transaction.list_tables()? {
         has_table |= table.name() == BUCKETS.name();
-        has_others |= table.name() != BUCKETS.name();
+        has_others |= ![BUCKETS.name(), TIME.name()].contains(&table.name());
     }
     has_others |= transaction.list_multimap_tables()?.next().is_some();
     if has_table && !has_others {

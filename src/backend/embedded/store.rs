@@ -23,7 +23,7 @@ use crate::backend::stored::{Work, name_ranges};
 use crate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, DebtorQuery, DebtorReport,
 };
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, not_before};
 
 /// A store in a file of this machine, for limits that survive a restart of one process.
 ///
@@ -62,9 +62,9 @@ use crate::clock::{Clock, SystemClock};
 ///
 /// # Time
 ///
-/// The store reads the clock of the machine when it is opened, and counts on from there. If the
-/// machine's clock was set back while no process had the file open, buckets gain nothing until the
-/// clock has caught up with them.
+/// The store reads the clock of the machine when it is opened, and counts on from there. If that is
+/// earlier than the last commit, as on a machine that starts without a right clock, it counts on from
+/// the commit: buckets gain from then on, and nothing for the time in between.
 ///
 /// # Examples
 ///
@@ -124,7 +124,10 @@ impl Embedded {
         sweep: Sweep,
         settings: EmbeddedSettings,
     ) -> Result<Self, BackendError> {
-        let EmbeddedSettings { deadline, durability, clock } = settings;
+        let EmbeddedSettings { deadline, durability, mut clock } = settings;
+        if let Some(floor) = file.last_commit()? {
+            clock = not_before(clock, floor);
+        }
         let (file, inbox) = (Arc::new(file), Arc::new(Inbox::default()));
         let (commits, to_commit) = mpsc::channel();
         let own = (Arc::clone(&file), Arc::clone(&clock));

@@ -2,20 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::clock::{Clock, SystemClock, Timestamp, not_before};
 
 /// The clock of a store. The usual one is called directly, not through a trait object.
 #[derive(Clone, Debug)]
 pub(super) enum ClockSource {
     System(SystemClock),
     Other(Arc<dyn Clock>),
-}
-
-/// A clock of the user, so many microseconds ahead.
-#[derive(Debug)]
-struct AheadClock {
-    clock: Arc<dyn Clock>,
-    ahead: u64,
 }
 
 impl ClockSource {
@@ -29,17 +22,9 @@ impl ClockSource {
 
     /// The same clock, ahead by as much as it is behind `floor` now.
     pub(super) fn not_before(self, floor: Timestamp) -> Self {
-        let behind = floor.micros_since(self.now());
         match self {
-            clock if behind == 0 => clock,
-            Self::System(clock) => Self::System(clock.ahead_by(behind)),
-            Self::Other(clock) => Self::Other(Arc::new(AheadClock { clock, ahead: behind })),
+            Self::System(clock) => Self::System(clock.ahead_by(floor.micros_since(clock.now()))),
+            Self::Other(clock) => Self::Other(not_before(clock, floor)),
         }
-    }
-}
-
-impl Clock for AheadClock {
-    fn now(&self) -> Timestamp {
-        self.clock.now().plus_micros(self.ahead)
     }
 }

@@ -12,7 +12,7 @@ use super::TestDir;
 use crate::algebra::Verdict;
 use crate::backend::tests::START;
 use crate::backend::{Backend, BackendError, BucketId, Charge, Durability, Embedded};
-use crate::clock::ManualClock;
+use crate::clock::{ManualClock, Timestamp};
 use crate::{DAY, HOUR, Key, Limit, Quota, RateLimiter, SECOND};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(2, HOUR));
@@ -342,5 +342,28 @@ impl crate::clock::Clock for StuckClock {
     fn now(&self) -> crate::Timestamp {
         drop(RELEASE.wait_while(IS_HELD.lock().unwrap(), |is_held| *is_held).unwrap());
         START
+    }
+}
+
+/// A machine that boots with an old clock: a client had 0 of 10 a second for ever.
+#[tokio::test]
+async fn buckets_gain_although_the_machine_starts_with_an_earlier_clock() {
+    let dir = TestDir::new();
+    let limit = Limit::new("calls", Quota::token_bucket(10, SECOND));
+    let open = |now| {
+        let clock = ManualClock::new(now);
+        let store = Embedded::at(dir.file("limits.db")).clock(clock.clone()).deadline(HOUR);
+        (RateLimiter::new(store.open().unwrap()), clock)
+    };
+    let an_hour_ago = Timestamp::from_micros(START.as_micros() - 3_600_000_000);
+    let (limiter, _) = open(START);
+    limiter.limit(&limit).cost(10).await.unwrap();
+    drop(limiter);
+    for now in [an_hour_ago, Timestamp::UNIX_EPOCH, an_hour_ago] {
+        let (limiter, clock) = open(now);
+        let refused = limiter.limit(&limit).await.unwrap_err();
+        assert_eq!(refused.retry_after(), Some(SECOND / 10));
+        clock.advance(SECOND / 2);
+        limiter.limit(&limit).cost(5).await.unwrap();
     }
 }
