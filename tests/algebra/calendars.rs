@@ -13,6 +13,7 @@ use tollgate::algebra::{Bucket, State, Terms, Verdict, block, charge, charge_pai
 use tollgate::quota::{Calendar, Weekday};
 use tollgate::{Quota, Timestamp};
 use tollgate_testing::cases::times;
+use tollgate_testing::dice;
 
 const ZONES: [&str; 6] = [
     "UTC",
@@ -117,15 +118,11 @@ impl Oracle<'_> {
 }
 
 /// splitmix64.
-struct Dice(u64);
+struct Dice(dice::Dice);
 
 impl Dice {
     fn below(&mut self, sides: i64) -> i64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        i64::try_from((mixed ^ (mixed >> 31)) % u64::try_from(sides).unwrap()).unwrap()
+        i64::try_from(self.0.below(u64::try_from(sides).unwrap())).unwrap()
     }
 
     fn pick<T: Copy>(&mut self, all: &[T]) -> T {
@@ -147,7 +144,7 @@ fn charges_are_what_counting_the_starts_of_windows_says() {
         ZONES.iter().flat_map(|zone| UNITS.map(|unit| (*zone, unit, unit.starts(zone)))).collect();
     let (mut charges, mut refusals) = (0, 0);
     for seed in 0..times(20_000, 300) {
-        let mut dice = Dice(seed);
+        let mut dice = Dice(dice::Dice(seed));
         let place = dice.below(i64::try_from(known.len()).unwrap());
         let (zone, unit, starts) = &known[usize::try_from(place).unwrap()];
         let rate = 1 + dice.below(5);
@@ -207,7 +204,7 @@ fn two_shards_wait_until_the_window_in_which_they_hold_the_cost() {
     for unit in UNITS {
         let starts = unit.starts(zone);
         for seed in 0..times(4_000, 200) {
-            let mut dice = Dice(seed);
+            let mut dice = Dice(dice::Dice(seed));
             let rate = (2 * (1 + dice.below(3))).unsigned_abs();
             let quota = Quota::calendar(rate, unit.calendar(zone)).shards(2).capacity(3 * rate);
             let bucket = Bucket::of_shard(&quota).unwrap();

@@ -1,5 +1,7 @@
 //! Tests that hold for every store, with the random calls of the conformance suite.
 
+#[cfg(all(feature = "calendar", any(feature = "redis", feature = "postgres")))]
+pub(super) mod calendars;
 pub(super) mod faulty;
 pub(super) mod history;
 mod records;

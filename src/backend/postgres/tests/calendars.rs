@@ -1,67 +1,25 @@
-//! Windows of a calendar on a real server, which knows none: a node that is wrong about the server's
-//! time, and a window that ends between its look and the decision.
-
-use std::time::Duration;
-
-use tollgate_testing::cases::seeds;
+//! Windows of a calendar on a real server.
 
 use super::engine::with_clock;
-use crate::backend::Memory;
-use crate::backend::tests::START;
-use crate::backend::tests::history::{History, expect_ready, play_step};
-use crate::clock::{Clock, ManualClock, Timestamp};
-use crate::quota::{Calendar, Quota};
-use crate::{Limit, RateLimiter};
+use crate::backend::Postgres;
+use crate::backend::remote::store_time::StoreTime;
+use crate::backend::tests::calendars;
+use crate::clock::ManualClock;
 
-const TICK: Duration = Duration::from_micros(1);
-const DAY: i64 = 86_400_000_000;
+fn time_of(store: &Postgres) -> &StoreTime {
+    &store.batcher.carrier().time
+}
+
+async fn connect(clock: &ManualClock, prefix: String) -> Postgres {
+    with_clock(clock).prefix(prefix).connect().await.unwrap()
+}
 
 #[tokio::test]
 async fn a_node_whose_clock_is_days_off_is_answered_alike() {
-    let clock = ManualClock::new(START);
-    let mut again = 0;
-    for seed in seeds(16) {
-        clock.set(START);
-        let store = with_clock(&clock).prefix(format!("o{seed}")).connect().await.unwrap();
-        let memory = Memory::new().clock(clock.clone()).keep_full();
-        let mut history = History::new(seed);
-        let time = &store.batcher.carrier().time;
-        for played in 0..100 {
-            history.pass(&clock);
-            let step = history.step();
-            let most = history.dice.pick(&[0, 4 * DAY, 400 * DAY]);
-            let ahead = i64::try_from(history.dice.up_to(2 * most.unsigned_abs())).unwrap() - most;
-            time.believe(ahead);
-            let here = expect_ready(play_step(&memory, &step)).unwrap();
-            let there = play_step(&store, &step).wait().await.unwrap();
-            assert_eq!(here, there, "seed {seed}, {played} steps before: {step:?}");
-            again += u64::from(time.ahead() != ahead);
-        }
-    }
-    assert!(again > 20, "{again}");
+    calendars::a_clock_that_is_days_off_changes_no_answer(connect, time_of).await;
 }
 
-/// Each month of two years, to the microsecond and to the second of `Retry-After`.
 #[tokio::test]
 async fn a_month_ends_when_it_does_for_a_node_that_still_believes_in_it() {
-    let limit = Limit::new("plan", Quota::calendar(1, Calendar::monthly().zone("Europe/Berlin")));
-    let start: Timestamp = "2027-01-15T12:00:00Z".parse().unwrap();
-    let clock = ManualClock::new(start);
-    let store = with_clock(&clock).connect().await.unwrap();
-    let limiter = RateLimiter::new(store.clone());
-    for month in 0..24 {
-        limiter.limit(&limit).key("alice").await.unwrap();
-        let refused = limiter.limit(&limit).key("alice").await.unwrap_err();
-        let wait = refused.retry_after().unwrap();
-        clock.advance(wait - TICK);
-        // As if the call had been made long before.
-        store.batcher.carrier().time.believe(-10 * DAY);
-        let refused = limiter.limit(&limit).key("alice").await.unwrap_err();
-        assert_eq!(refused.retry_after(), Some(TICK), "{month}");
-        clock.advance(TICK);
-        let begun = clock.now().to_string();
-        let midnights = ["-01T00:00:00Z", "T23:00:00Z", "T22:00:00Z"];
-        assert!(midnights.iter().any(|midnight| begun.ends_with(midnight)), "{begun}");
-        store.batcher.carrier().time.believe(-1);
-    }
+    calendars::a_month_ends_although_a_node_still_believes_in_it(connect, time_of).await;
 }
