@@ -1,4 +1,5 @@
-//! Processes that are killed while they save, and disks that are full.
+//! Processes that are killed while they save, disks that are full, and folders that cannot be
+//! persisted.
 //!
 //! The process is this test again, with a variable that says so.
 
@@ -141,5 +142,43 @@ fn a_full_disk_is_an_error_and_leaves_the_old_dump() {
     );
     assert!(output.status.success() && text.lines().any(|line| line == wanted), "{text}");
     assert_eq!(fs::read(folder.file()).unwrap(), before);
+    assert_eq!(folder.names(), ["limits.dump"]);
+}
+
+/// Of a process that may open one file more, the draft takes that one. So the folder cannot be
+/// opened once the draft has its new name.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_dump_whose_folder_cannot_be_persisted_is_said_to_be_in_place() {
+    if let Some(path) = std::env::var_os(ROLE) {
+        let (memory, limiter) = store(Memory::new(), &ManualClock::new(START));
+        assert!(admitted(&limiter, &HOARD, 0, 7));
+        let mut open = Vec::new();
+        while let Ok(file) = fs::File::open("/dev/null") {
+            open.push(file);
+        }
+        open.pop().unwrap();
+        let error = memory.save_to(&path).unwrap_err();
+        drop(open);
+        assert!(error.cause().is_some() && !error.is_damaged() && !error.is_not_found());
+        say(&error.to_string());
+        return;
+    }
+    let folder = Folder::new();
+    Memory::new().save_to(folder.file()).unwrap();
+    let limited = ["sh", "-c", "ulimit -n 32; exec \"$0\" \"$@\""].map(str::to_owned);
+    let test = program("a_dump_whose_folder_cannot_be_persisted_is_said_to_be_in_place");
+    let child = start(&[limited.to_vec(), test].concat(), &folder.file());
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let wanted = format!(
+        "the dump `{}` is in place, but its folder could not be persisted: Too many open files (os \
+         error 24) (save again: until then, a crash of the machine may bring the dump before it \
+         back)",
+        folder.file().display()
+    );
+    assert!(output.status.success() && text.lines().any(|line| line == wanted), "{text}");
+    let memory = Memory::new().load_from(folder.file()).unwrap();
+    assert_eq!(taken(&store(memory, &ManualClock::new(START)).1, 0), 7);
     assert_eq!(folder.names(), ["limits.dump"]);
 }

@@ -41,6 +41,8 @@ pub struct DumpError {
 pub(super) enum DumpProblem {
     Read(Arc<io::Error>),
     Write(Arc<io::Error>),
+    /// The file is replaced, but its entry in the folder could not be persisted.
+    Persist(Arc<io::Error>),
     /// There is no file, nor a folder that could have it.
     NoFolder,
     /// There is a link where the file should be, and no file to which it leads.
@@ -79,6 +81,10 @@ impl DumpProblem {
     pub(super) fn write(error: io::Error) -> Self {
         Self::Write(Arc::new(error))
     }
+
+    pub(super) fn persist(error: io::Error) -> Self {
+        Self::Persist(Arc::new(error))
+    }
 }
 
 impl DumpError {
@@ -109,6 +115,7 @@ impl DumpError {
             | DumpProblem::Content { .. } => true,
             DumpProblem::Read(_)
             | DumpProblem::Write(_)
+            | DumpProblem::Persist(_)
             | DumpProblem::NoFolder
             | DumpProblem::DeadLink
             | DumpProblem::Newer { .. }
@@ -140,7 +147,9 @@ impl DumpError {
     #[must_use]
     pub fn cause(&self) -> Option<&io::Error> {
         match &self.problem {
-            DumpProblem::Read(error) | DumpProblem::Write(error) => Some(error),
+            DumpProblem::Read(error) | DumpProblem::Write(error) | DumpProblem::Persist(error) => {
+                Some(error)
+            }
             _ => None,
         }
     }
@@ -175,6 +184,11 @@ impl fmt::Display for DumpError {
         }
         match &self.problem {
             DumpProblem::Read(_) | DumpProblem::Write(_) => Ok(()),
+            DumpProblem::Persist(error) => write!(
+                f,
+                " is in place, but its folder could not be persisted: {error} (save again: until \
+                 then, a crash of the machine may bring the dump before it back)"
+            ),
             DumpProblem::NoFolder => f.write_str(
                 " cannot be there: its folder is missing (create the folder, or name another)",
             ),

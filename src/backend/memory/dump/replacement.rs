@@ -22,28 +22,37 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::dump_error::DumpProblem;
+
 /// The end of the name of a draft.
 const DRAFT: &str = ".draft";
 
 /// How often a draft may be removed by another process before this one gives up.
 const TRIES: u32 = 100;
 
-/// Replaces a file by what `fill` writes, or leaves it as it is.
+/// Replaces a file by what `fill` writes, or leaves it as it is. Only after the error
+/// [`Persist`](DumpProblem::Persist) has it the new content.
 pub(super) fn replace(
     path: &Path,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
-) -> io::Result<()> {
-    let target = target_of(path)?;
-    remove_drafts(&target);
-    let (draft, mut file) = create_draft(&target)?;
+) -> Result<(), DumpProblem> {
+    let (target, draft, mut file) = begin(path).map_err(DumpProblem::write)?;
     let replaced =
         fill(&mut file).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&draft, &target));
     if replaced.is_err() {
         // If it cannot be removed, the next replacement tries again.
         drop(fs::remove_file(&draft));
     }
-    replaced?;
-    persist_entry(&target)
+    replaced.map_err(DumpProblem::write)?;
+    persist_entry(&target).map_err(DumpProblem::persist)
+}
+
+/// The file that is to be replaced, and its draft.
+fn begin(path: &Path) -> io::Result<(PathBuf, PathBuf, File)> {
+    let target = target_of(path)?;
+    remove_drafts(&target);
+    let (draft, file) = create_draft(&target)?;
+    Ok((target, draft, file))
 }
 
 /// The folder of a file.

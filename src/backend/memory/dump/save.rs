@@ -73,7 +73,9 @@ impl Memory {
     /// # Errors
     ///
     /// If the file cannot be written: the disk is full, say, or the path is a folder. The file then
-    /// is as it was.
+    /// is as it was. Also if the file is written, but its folder cannot be persisted. The file then
+    /// has the new dump, and after a crash of the machine perhaps the old one. The message says
+    /// which it is.
     ///
     /// # Examples
     ///
@@ -82,7 +84,7 @@ impl Memory {
         let path = path.as_ref();
         let _turn = self.saving.lock();
         replace(path, |file| self.write_dump(file))
-            .map_err(|error| DumpError::in_file(DumpProblem::write(error), path))
+            .map_err(|problem| DumpError::in_file(problem, path))
     }
 
     fn write_dump(&self, output: &mut dyn Write) -> io::Result<()> {
