@@ -143,7 +143,7 @@ impl BucketRecord {
             return Some(self.state);
         }
         let is_used = is_used(&self.bucket, bucket, self.state, now);
-        is_used.then(|| rescale(&self.bucket, bucket, self.state, now, phase))
+        is_used.then(|| rescale(&self.bucket.seen_by(bucket), bucket, self.state, now, phase))
     }
 }
 

@@ -23,8 +23,10 @@ impl RateLimiter {
     /// keys. The memory store keeps no keys, and answers how many there are; limits with the same
     /// numbers are counted together. A store that cannot tell says so, which is not an empty page.
     ///
-    /// [Replaced](Self::replace) numbers judge each bucket that a page lists. The memory store counts
-    /// buckets by the numbers by which they were used last.
+    /// [Replaced](Self::replace) numbers judge each bucket, whether it was used since or not. The
+    /// memory store knows the buckets of a limit by all numbers that this limiter has had for it. So
+    /// it counts those of two limits together if one has the numbers that the other one had, and not
+    /// those that it has [loaded](crate::backend::Memory::load) in numbers of an earlier process.
     ///
     /// A page has [at most](DebtorsCall::max) so many keys, and often fewer, since a store looks at a
     /// bounded number of buckets for it. [Go on](DebtorsCall::after) at its
@@ -128,12 +130,14 @@ impl Future for DebtorsCall<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { limiter, limit, query, progress } = &mut *self;
         if let Progress::New = progress {
+            let versions = limiter.versions(limit);
+            let earlier = versions.filter(|had| !had.quota().is_none()).map(|had| *had.bucket());
             *limit = limiter.counting(limit);
             if let Err(refused) = limiter.check_countable(limit) {
                 *progress = Progress::Done;
                 return Poll::Ready(Err(refused));
             }
-            *query = query.with_bucket(limit.bucket());
+            *query = query.with_bucket(limit.bucket()).earlier(earlier);
         }
         let submit = || Ok::<_, RateLimited>(limiter.backend().debtors(query));
         Poll::Ready(match ready!(progress.poll(cx, submit))? {

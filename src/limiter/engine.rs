@@ -198,6 +198,11 @@ impl RateLimiter {
         self.shared.replacements.current(limit)
     }
 
+    /// All numbers that a limit has had, if they were ever replaced.
+    pub(super) fn versions(&self, of: &Limit) -> impl Iterator<Item = &Limit> {
+        self.shared.replacements.versions(of)
+    }
+
     /// A shared limit with the numbers in force.
     #[inline(always)]
     pub(crate) fn current_shared<'l>(&'l self, limit: &'l Arc<Limit>) -> &'l Arc<Limit> {

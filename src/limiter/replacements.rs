@@ -103,6 +103,12 @@ impl Replacements {
         self.get(limit).map_or(limit, |replacement| replacement)
     }
 
+    /// All numbers that a limit has had, if they were ever replaced.
+    pub(super) fn versions(&self, of: &Limit) -> impl Iterator<Item = &Limit> {
+        let entry = self.table.get().and_then(|table| table.existing(of));
+        entry.into_iter().flat_map(ReplacedLimit::all)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.table.get().is_none()
     }
@@ -222,6 +228,12 @@ impl ReplacedLimit {
     fn current(&self) -> Option<&Arc<Limit>> {
         let index = self.in_force.load(Ordering::Acquire).checked_sub(1)?;
         self.versions.slot(index)?.get()
+    }
+
+    /// The limit itself, and all its versions.
+    fn all(&self) -> impl Iterator<Item = &Limit> {
+        let versions = (0..).map_while(|index| self.versions.slot(index)?.get());
+        std::iter::once(&self.of).chain(versions.map(|version| &**version))
     }
 
     /// The index of a version, counted from one. It is added if there is none.

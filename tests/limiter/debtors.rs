@@ -75,21 +75,34 @@ fn a_count_of_a_large_store_comes_in_parts() {
     }
 }
 
-/// Buckets keep the numbers by which they were used last.
+/// Slower numbers take a bucket over with the first request that they admit, so the bucket of a client
+/// that is refused stays counted in those before them.
 #[test]
-fn memory_counts_by_replaced_numbers_what_was_used_since() {
+fn memory_counts_by_the_numbers_in_force_what_is_kept_in_earlier_ones() {
     let clock = ManualClock::new(START);
     let limiter = limiter(&clock);
-    let in_debt = || count(at_once(limiter.debtors(&LOGIN)).unwrap()).in_debt();
+    let found = || {
+        let count = count(at_once(limiter.debtors(&LOGIN)).unwrap());
+        (count.in_debt(), count.blocked())
+    };
     at_once(limiter.penalize(&LOGIN, 9).key("eve")).unwrap();
     at_once(limiter.limit(&LOGIN).key("alice").cost(5)).unwrap();
-    assert_eq!(in_debt(), 1);
-    limiter.replace(&LOGIN, Quota::token_bucket(6, HOUR).capacity(3)).unwrap();
-    assert_eq!(in_debt(), 0);
-    for key in ["eve", "alice"] {
+    at_once(limiter.limit(&LOGIN).key("bob")).unwrap();
+    at_once(limiter.block(&LOGIN, DAY).key("mallory")).unwrap();
+    at_once(limiter.block(&API, DAY).key("mallory")).unwrap();
+    assert_eq!(found(), (1, 1));
+    limiter.replace(&LOGIN, Quota::token_bucket(3, HOUR)).unwrap();
+    assert_eq!(found(), (2, 1), "alice has used 5 of 3");
+    for key in ["eve", "alice", "mallory"] {
         assert!(at_once(limiter.limit(&LOGIN).key(key)).is_err());
+        assert_eq!(found(), (2, 1), "{key} was refused");
     }
-    assert_eq!(in_debt(), 2);
+    limiter.replace(&LOGIN, Quota::token_bucket(100, HOUR)).unwrap();
+    assert_eq!(found(), (0, 1));
+    limiter.replace(&LOGIN, *LOGIN.quota()).unwrap();
+    assert_eq!(found(), (1, 1));
+    clock.advance(DAY * 2);
+    assert_eq!(found(), (0, 0));
 }
 
 /// A store of another crate that does not know lists.
@@ -165,11 +178,13 @@ mod in_a_file {
     use std::time::Duration;
     use std::{env, fs, process};
 
-    use super::{LOGIN, START};
-    use tollgate::backend::{Durability, Embedded};
+    use super::{LOGIN, START, count};
+    use tollgate::backend::{DebtorKind, Durability, Embedded, Memory};
     use tollgate::clock::{Clock, ManualClock, SystemClock};
-    use tollgate::{HOUR, Quota, RateLimiter};
+    use tollgate::{HOUR, MINUTE, Quota, RateLimiter};
+    use tollgate_testing::cases::seeds;
     use tollgate_testing::debtors::{all_are_found_beside_a_hammer, each_is_found_once};
+    use tollgate_testing::dice::Dice;
 
     fn open(name: &str) -> RateLimiter {
         open_by(name, SystemClock::new())
@@ -203,6 +218,50 @@ mod in_a_file {
         assert_eq!((alice.snapshot().capacity(), alice.tokens().to_string().as_str()), (3, "-2"));
         limiter.replace(&LOGIN, *LOGIN.quota()).unwrap();
         assert_eq!(list().await.debtors().len(), 0);
+    }
+
+    /// Random calls, and numbers that change between them.
+    #[tokio::test]
+    async fn memory_counts_what_another_store_lists() {
+        let quotas = [1, 5, 20, 300].map(|rate| Quota::token_bucket(rate, HOUR));
+        let window = |rate| Quota::fixed_window(rate, HOUR).start(START);
+        let quotas = [quotas.as_slice(), &[window(4), window(50)]].concat();
+        let (mut debtors, mut counts) = (0, 0);
+        for seed in seeds(8) {
+            let (mut dice, clock) = (Dice(seed), ManualClock::new(START));
+            let listing = open_by(&format!("counted-{seed}"), clock.clone());
+            let counting = RateLimiter::new(Memory::new().clock(clock.clone()));
+            for _ in 0..150 {
+                let key = dice.below(12);
+                let (tokens, quota) = (1 + dice.below(30), quotas[dice.nth(&quotas)]);
+                let minutes = u32::try_from(dice.below(90)).unwrap();
+                let step = dice.below(8);
+                for limiter in [&listing, &counting] {
+                    match step {
+                        0 => drop(limiter.replace(&LOGIN, quota).unwrap()),
+                        1 => drop(limiter.block(&LOGIN, MINUTE * minutes).key(key).await),
+                        2 => drop(limiter.penalize(&LOGIN, tokens).key(key).await),
+                        _ => drop(limiter.limit(&LOGIN).key(key).cost(tokens % 4).await),
+                    }
+                }
+                if step > 5 {
+                    clock.advance(MINUTE * minutes / 2);
+                }
+                let page = listing.debtors(&LOGIN).await.unwrap().into_page().unwrap();
+                assert_eq!(page.next(), None);
+                let listed = |kind| page.debtors().iter().filter(|one| one.kind() == kind).count();
+                let listed = [DebtorKind::InDebt, DebtorKind::Blocked].map(listed);
+                let count = count(counting.debtors(&LOGIN).await.unwrap());
+                let counted = [count.in_debt(), count.blocked()];
+                assert_eq!(
+                    counted.map(|number| usize::try_from(number).unwrap()),
+                    listed,
+                    "{seed}"
+                );
+                (debtors, counts) = (debtors + listed.iter().sum::<usize>(), counts + 1);
+            }
+        }
+        assert!(debtors > counts, "{debtors} in {counts}");
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! What a store is asked to list.
 
+use std::collections::HashSet;
+
 use super::cursor::DebtorCursor;
 use super::kind::DebtorKind;
 use super::report::DebtorBucket;
@@ -41,6 +43,7 @@ use crate::clock::Timestamp;
 pub struct DebtorQuery {
     limit: Box<str>,
     bucket: Bucket,
+    earlier: HashSet<Bucket>,
     kind: Option<DebtorKind>,
     max: usize,
     after: Option<DebtorCursor>,
@@ -53,7 +56,22 @@ impl DebtorQuery {
     /// Asks for buckets of the limit of this name, judged by these numbers: those of one shard.
     #[must_use]
     pub fn new(limit: &str, bucket: &Bucket) -> Self {
-        Self { limit: limit.into(), bucket: *bucket, kind: None, max: Self::MAX, after: None }
+        Self {
+            limit: limit.into(),
+            bucket: *bucket,
+            earlier: HashSet::new(),
+            kind: None,
+            max: Self::MAX,
+            after: None,
+        }
+    }
+
+    /// Names other numbers in which buckets of this limit may still be counted: those that it had
+    /// before. A store that keeps no names finds the buckets of a limit by them.
+    #[must_use]
+    pub fn earlier(mut self, buckets: impl IntoIterator<Item = Bucket>) -> Self {
+        self.earlier.extend(buckets);
+        self
     }
 
     /// Asks for buckets of this kind only; of both if not set.
@@ -83,6 +101,13 @@ impl DebtorQuery {
         Self { bucket: *bucket, ..self.clone() }
     }
 
+    /// The same request by other numbers: what each of its numbers becomes.
+    #[cfg(feature = "leasing")]
+    pub(in crate::backend) fn map_buckets(&self, map: impl Fn(&Bucket) -> Bucket) -> Self {
+        let earlier = self.earlier.iter().map(&map).collect();
+        Self { bucket: map(&self.bucket), earlier, ..self.clone() }
+    }
+
     /// The name of the limit.
     #[must_use]
     pub const fn limit(&self) -> &str {
@@ -93,6 +118,13 @@ impl DebtorQuery {
     #[must_use]
     pub const fn bucket(&self) -> &Bucket {
         &self.bucket
+    }
+
+    /// Whether buckets of the limit may be counted in these numbers: they are those that it has, or
+    /// has had [before](Self::earlier).
+    #[must_use]
+    pub fn counts_in(&self, bucket: &Bucket) -> bool {
+        self.bucket == *bucket || self.earlier.contains(bucket)
     }
 
     /// The kind that was set.
@@ -113,10 +145,21 @@ impl DebtorQuery {
         self.after.as_ref()
     }
 
-    /// Whether a state is of the kind that is asked for.
-    pub(in crate::backend) fn asks_for(&self, state: State, now: Timestamp) -> bool {
-        let kind = DebtorKind::of(state, now);
-        kind.is_some() && (self.kind.is_none() || self.kind == kind)
+    /// The kind of a bucket in this state, if it is asked for.
+    fn kind_of(&self, state: State, now: Timestamp) -> Option<DebtorKind> {
+        let is_wanted = |kind: &DebtorKind| self.kind.is_none_or(|wanted| wanted == *kind);
+        DebtorKind::of(state, now).filter(is_wanted)
+    }
+
+    /// How a store that keeps no names counts a bucket with this record; `None` if it does not.
+    #[cfg(feature = "memory")]
+    pub(in crate::backend) fn count(
+        &self,
+        record: &BucketRecord,
+        now: Timestamp,
+    ) -> Option<DebtorKind> {
+        let state = record.state_without_key(&self.bucket, now)?;
+        self.kind_of(self.bucket.refresh(state, now), now)
     }
 
     /// What to list of a bucket with this record, at the time of the store; `None` if it is not on
@@ -142,6 +185,6 @@ impl DebtorQuery {
         };
         let state = self.bucket.refresh(state, now);
         let kept = record.is_kept_from(&self.bucket, now).then_some(*record);
-        self.asks_for(state, now).then(|| DebtorBucket::new(key, shard, state).with_kept(kept))
+        self.kind_of(state, now).map(|_| DebtorBucket::new(key, shard, state).with_kept(kept))
     }
 }

@@ -1,16 +1,17 @@
 //! How many buckets are in debt or blocked. The store keeps fingerprints, so it cannot name them.
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::shard::Shard;
 use super::shards::Shards;
-use crate::backend::{BackendError, DebtorCount, DebtorCursor, DebtorKind, DebtorQuery};
+use crate::backend::{BackendError, BucketRecord, DebtorCount, DebtorCursor, DebtorQuery};
 use crate::clock::Timestamp;
 
 /// After so many slots a count ends, at the end of a shard: in less than a millisecond.
 const MAX_LOOKS: usize = 65_536;
 
-/// Counts the buckets with the numbers of the query, from its cursor on: the index of a shard.
+/// Counts the buckets with numbers of the query, from its cursor on: the index of a shard.
 pub(super) fn count_debtors(
     shards: &Shards,
     query: &DebtorQuery,
@@ -45,12 +46,17 @@ fn count_shard(
     let shard = shard.lock();
     // Under the lock, as for a charge: a bucket that was charged later would seem to be blocked.
     let now = now();
-    let Some(name) = shard.quotas.find(query.bucket()) else { return 0 };
-    for slot in shard.table.iter().filter(|slot| slot.quota() == Some(name)) {
-        let state = query.bucket().refresh(slot.state(), now);
-        if query.asks_for(state, now)
-            && let Some(kind) = DebtorKind::of(state, now)
-        {
+    let named = shard.quotas.counts(shard.table.len());
+    let named = named.filter_map(|(name, _)| Some((name, shard.quotas.get(name)?)));
+    let named: SmallVec<[_; 4]> = named.filter(|(_, own)| query.counts_in(own)).collect();
+    if named.is_empty() {
+        return 0;
+    }
+    for slot in shard.table.iter() {
+        let Some((_, own)) = named.iter().find(|(name, _)| slot.quota() == Some(*name)) else {
+            continue;
+        };
+        if let Some(kind) = query.count(&BucketRecord::new(own, slot.state()), now) {
             count.add(kind);
         }
     }

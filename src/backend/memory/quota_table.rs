@@ -37,15 +37,6 @@ impl QuotaTable {
         self.others.get(place(name)?).map(|row| &row.bucket)
     }
 
-    /// The name of a quota that slots name.
-    pub(super) fn find(&self, bucket: &Bucket) -> Option<NonZeroU32> {
-        if self.usual.as_ref() == Some(bucket) {
-            return Some(USUAL);
-        }
-        let known = |row: &QuotaRow| row.slots > 0 && row.bucket == *bucket;
-        self.others.iter().position(known).and_then(name)
-    }
-
     /// Counts one more slot with this quota, and returns the quota's name. `taken` is the number of
     /// slots that are taken already.
     ///

@@ -234,10 +234,10 @@ impl<B: Backend> Backend for Leasing<B> {
     /// Lists the buckets of the store. Of a leased limit, what nodes hold in lots does not count, and
     /// a penalty that lots have paid is not on the list.
     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
-        match self.driver().terms_of(query.limit(), query.bucket()) {
-            Some(terms) => self.inner.debtors(&query.with_bucket(terms.store())),
-            None => self.inner.debtors(query),
-        }
+        let driver = self.driver();
+        self.inner.debtors(&query.map_buckets(|bucket| {
+            driver.terms_of(query.limit(), bucket).map_or(*bucket, |terms| *terms.store())
+        }))
     }
 }
 
