@@ -21,7 +21,7 @@ pub(in crate::backend) fn adjust_list<C: CellStore>(
     if let &[(cell, one)] = named {
         let found = cells.find(cell, one.id(), one.bucket(), now);
         if !matches!(found, Found::Other(_)) {
-            let state = read(cells, &found, one.id(), one.bucket(), now);
+            let state = read(cells, cell, &found, one.id(), one.bucket(), now);
             let allowed = one.is_allowed(state, now);
             let after = match allowed {
                 true => adjust_own(cells, cell, one, &found, state, now),
@@ -35,7 +35,7 @@ pub(in crate::backend) fn adjust_list<C: CellStore>(
         let found = cells.find(cell, one.id(), one.bucket(), now);
         match &found {
             Found::Other(own) => one.convert_to(own, now).is_allowed(own.state(), now),
-            found => one.is_allowed(read(cells, found, one.id(), one.bucket(), now), now),
+            found => one.is_allowed(read(cells, cell, found, one.id(), one.bucket(), now), now),
         }
     });
     if allowed {
@@ -45,7 +45,7 @@ pub(in crate::backend) fn adjust_list<C: CellStore>(
                 let after = one.convert_to(own, now).apply_to(own.state(), now);
                 cells.write(cell, own.bucket(), after, now);
             } else {
-                let state = read(cells, &found, one.id(), one.bucket(), now);
+                let state = read(cells, cell, &found, one.id(), one.bucket(), now);
                 adjust_own(cells, cell, one, &found, state, now);
             }
         }
@@ -54,7 +54,7 @@ pub(in crate::backend) fn adjust_list<C: CellStore>(
     let mut kept = KeptNumbers::NONE;
     let readings = named.iter().enumerate().map(|(nth, &(cell, one))| {
         let found = cells.find(cell, one.id(), one.bucket(), now);
-        let state = read(cells, &found, one.id(), one.bucket(), now);
+        let state = read(cells, cell, &found, one.id(), one.bucket(), now);
         kept.note(nth, &found, one.bucket());
         reading(one, allowed, state, now)
     });

@@ -24,7 +24,13 @@ pub(in crate::backend) trait CellStore {
     ) -> Found;
 
     /// The state of a bucket that is not stored.
-    fn absent(&self, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
+    fn absent(
+        &self,
+        _cell: Self::Cell,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        now: Timestamp,
+    ) -> State {
         absent(id, bucket, now)
     }
 
@@ -36,12 +42,13 @@ pub(in crate::backend) trait CellStore {
 #[inline(always)]
 pub(super) fn read<C: CellStore>(
     cells: &C,
+    cell: C::Cell,
     found: &Found,
     id: BucketId<'_>,
     bucket: &Bucket,
     now: Timestamp,
 ) -> State {
-    found.state_in(id, bucket, now).unwrap_or_else(|| cells.absent(id, bucket, now))
+    found.state_in(id, bucket, now).unwrap_or_else(|| cells.absent(cell, id, bucket, now))
 }
 
 /// Stores a bucket from which nothing was taken, if this is its first use and it starts below its

@@ -109,7 +109,7 @@ fn write_all_refused<C: CellStore>(cells: &mut C, entries: &[Entry<'_, C::Cell>]
         let (cell, id, bucket) = (entry.balance.cell, entry.charge.id(), entry.charge.bucket());
         // Found again: a charge before may have changed it.
         let found = cells.find(cell, id, bucket, now);
-        let state = bucket.refresh(read(cells, &found, id, bucket, now), now);
+        let state = bucket.refresh(read(cells, cell, &found, id, bucket, now), now);
         write_refused(cells, cell, &found, bucket, state, now);
     }
 }
@@ -175,7 +175,7 @@ impl<Cell: Copy + Ord> Balance<Cell> {
     ) -> Self {
         let bucket = charge.bucket();
         let found = cells.find(cell, id, bucket, now);
-        let stored = bucket.refresh(read(cells, &found, id, bucket, now), now);
+        let stored = bucket.refresh(read(cells, cell, &found, id, bucket, now), now);
         let may_keep = before.is_some() || matches!(found, Found::Other(_));
         let available = match before {
             Some(entry) => entry.left_for(charge, now),

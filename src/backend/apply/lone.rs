@@ -24,7 +24,7 @@ pub(in crate::backend) fn apply_one<C: CellStore>(
     if let Some(own) = found.kept(bucket) {
         return apply_slower(cells, cell, own, asked, now);
     }
-    let state = read(cells, &found, asked.id(), bucket, now);
+    let state = read(cells, cell, &found, asked.id(), bucket, now);
     let charged = charge(bucket, state, asked.units(), asked.get_terms(), now);
     match charged.verdict() {
         Verdict::Admitted | Verdict::Reserved if is_stored_for(asked) => {
@@ -75,8 +75,10 @@ pub(in crate::backend) fn apply_pair<C: CellStore>(
     let found =
         [cells.find(first, id, bucket, now), cells.find(second, id.shard(other), bucket, now)];
     let [one, two] = &found;
-    let states =
-        [read(cells, one, id, bucket, now), read(cells, two, id.shard(other), bucket, now)];
+    let states = [
+        read(cells, first, one, id, bucket, now),
+        read(cells, second, two, id.shard(other), bucket, now),
+    ];
     let charged = charge_two([one, two], states, asked, now);
     if charged.verdict() == Verdict::Refused {
         if asked.takes() {

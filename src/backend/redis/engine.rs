@@ -223,7 +223,8 @@ pub enum ColdStart {
     ///
     /// A loss is detected by a missing key, `tollgate:#init` (on a cluster one for each slot),
     /// which the first decision writes. So the very first start counts as a loss as well, unless
-    /// `SET tollgate:#init 0` has marked the store as initialized. A store that comes back with an
+    /// `SET tollgate:#init 0` has marked the store as initialized. A bucket that is
+    /// [reset](Backend::reset) afterwards is full. A store that comes back with an
     /// old snapshot, or without its last writes after a failover, has the key and counts as
     /// complete.
     Empty,

@@ -6,6 +6,8 @@
 //! replays the operations on these states with the same formula. So its answers are as exact as in
 //! memory, and cost the store nothing.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 
 use super::operation::{NamedAdjustment, NamedCharge, Operation};
@@ -33,9 +35,15 @@ pub(in crate::backend) struct Replay {
 pub(in crate::backend) enum StoredCell {
     Absent,
     Stored(BucketRecord),
+    /// Absent and full, whatever the store has lost: it was reset since.
+    Reset,
     /// Something that no limiter has stored.
     Foreign,
 }
+
+/// How long a store that has lost its data knows which buckets were reset since, as the script of
+/// Redis says.
+const RESETS_KNOWN: Duration = Duration::from_secs(32 * 24 * 60 * 60);
 
 impl Replay {
     /// A replay at the time of the store's decision, on the buckets as they were before it.
@@ -80,7 +88,10 @@ impl Replay {
             }
             // A reset may name foreign keys: the store deletes them, whatever they hold.
             Operation::Resets(_) => {
-                places.iter().for_each(|&place| self.keep(place, StoredCell::Absent));
+                let is_known = |lost_at| self.now < lost_at + RESETS_KNOWN;
+                let is_known = self.initialized_at.is_some_and(is_known);
+                let cell = if is_known { StoredCell::Reset } else { StoredCell::Absent };
+                places.iter().for_each(|&place| self.keep(place, cell));
                 Ok(Applied::many(self.now, Vec::new()))
             }
         }
@@ -112,9 +123,8 @@ impl Replay {
     ///
     /// If one of these keys holds a value that no limiter has stored.
     fn reject_foreign(&self, operation: &Operation, places: &[usize]) -> Result<(), BackendError> {
-        let foreign = |place: &usize| {
-            !matches!(self.cells.get(*place), Some(StoredCell::Absent | StoredCell::Stored(_)))
-        };
+        let foreign =
+            |place: &usize| matches!(self.cells.get(*place), Some(StoredCell::Foreign) | None);
         let Some(place) = places.iter().position(foreign) else { return Ok(()) };
         // Errors go to logs, and a key may be the name of a person.
         let limit = operation.limits().nth(place).unwrap_or_default();
@@ -172,13 +182,16 @@ impl CellStore for Replay {
         match self.cells.get(place) {
             Some(StoredCell::Stored(record)) => record.find(id, bucket, now),
             // `answer` has rejected operations on foreign keys.
-            Some(StoredCell::Absent | StoredCell::Foreign) | None => Found::Absent,
+            Some(StoredCell::Absent | StoredCell::Reset | StoredCell::Foreign) | None => {
+                Found::Absent
+            }
         }
     }
 
-    fn absent(&self, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
+    fn absent(&self, place: usize, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
         let phase = id.phase(bucket);
-        match self.initialized_at {
+        let is_reset = matches!(self.cells.get(place), Some(StoredCell::Reset));
+        match self.initialized_at.filter(|_| !is_reset) {
             None => bucket.absent(now, phase),
             Some(initialized_at) => {
                 // A store that has lost its data holds no bucket, but clients may have used theirs

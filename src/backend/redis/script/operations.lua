@@ -19,6 +19,26 @@ end
 -- bucket is to be stored.
 local cells, changed = {}, {}
 
+-- The buckets that were reset since the store has lost its data: they are not stored, and count as
+-- full. Such a reset leaves a mark, the record of a bucket that no limit has. `marked` has the
+-- buckets that are to get one.
+local is_reset, marked = {}, {}
+-- How long a mark is kept since the loss: 32 days, in which all limits by the month and shorter ones
+-- have filled. From then on, a bucket that is not stored is full in any case.
+local MARK_TIME = 2764800000000
+
+-- Whether a double is a whole number that it holds exactly.
+local function is_whole(number)
+  return number >= -MAX_UNITS and number <= MAX_UNITS and number % 1 == 0
+end
+
+-- Whether what was found is the mark of a reset: `main.lua` writes it.
+local function is_mark(found)
+  local value, ts, old_gain, old_token, old_capacity, old_step = unpack(found)
+  return value == 0 and is_whole(ts) and ts >= 0
+    and old_gain == 1 and old_token == MAX_UNITS and old_capacity == 0 and old_step == 1
+end
+
 local function cell(k)
   local found = cells[k]
   if found == nil then
@@ -29,6 +49,9 @@ local function cell(k)
       found = 0
     else
       found = { decode(NUMBERS, stored) }
+      if is_mark(found) then
+        found, is_reset[k] = false, true
+      end
     end
     cells[k] = found
   end
@@ -36,8 +59,8 @@ local function cell(k)
 end
 
 -- The state of a bucket that is not stored.
-local function first(s, phase)
-  if initialized_at then
+local function first(k, s, phase)
+  if initialized_at and not is_reset[k] then
     local ts = last_gain(s, phase, initialized_at)
     if start[s] then
       ts = min(0, floor((initialized_at - start[s]) / stored_as[s]))
@@ -47,11 +70,6 @@ local function first(s, phase)
     return min(initial[s], value), ts
   end
   return absent(s, phase, present[s])
-end
-
--- Whether a double is a whole number that it holds exactly.
-local function is_whole(number)
-  return number >= -MAX_UNITS and number <= MAX_UNITS and number % 1 == 0
 end
 
 -- The step of a limit as it is stored: negative if its buckets begin below the capacity.
@@ -78,7 +96,7 @@ local function read(k, s, phase)
   if found == 0 then
     return nil
   elseif not found then
-    return first(s, phase)
+    return first(k, s, phase)
   end
   local value, ts = found[1], found[2]
   if not (is_whole(value) and is_whole(ts) and value <= found[5] and value >= found[5] - 2 ^ 53)
@@ -99,7 +117,7 @@ local function read(k, s, phase)
     return nil
   end
   if is_full(found, s) then
-    return first(s, phase)
+    return first(k, s, phase)
   end
   return rescale(s, phase, value, ts, found[3], found[4], found[5], math.abs(found[6]))
 end
@@ -107,6 +125,7 @@ end
 local function write(k, s, value, ts)
   cells[k] = { value, time_of(s, ts), gain[s], token[s], capacity[s], stored_step(s) }
   changed[k] = s
+  is_reset[k], marked[k] = nil, nil
 end
 
 -- Whether a bucket that was read is stored and does not count as absent.
@@ -339,6 +358,8 @@ operations[4] = function(at)
     -- Deletes at once, because the key may hold another type, which `store` does not overwrite.
     call('DEL', keys[k])
     cells[k], changed[k] = false, nil
+    is_reset[k] = initialized_at and now < initialized_at + MARK_TIME or nil
+    marked[k] = is_reset[k]
   end
   return at + 2 + count
 end

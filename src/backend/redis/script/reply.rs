@@ -45,10 +45,9 @@ impl ScriptReply {
         let parts = Parts::new(answer, init_counts)?;
         let mut stored = parts.stored.iter();
         let cells = parts.places(buckets)?.map(|place| match place {
-            KeyContent::Stored => stored
-                .next()
-                .and_then(stored_record)
-                .map_or(StoredCell::Foreign, StoredCell::Stored),
+            KeyContent::Stored => {
+                stored.next().and_then(stored_record).map_or(StoredCell::Foreign, stored_cell)
+            }
             KeyContent::Absent => StoredCell::Absent,
             KeyContent::Foreign => StoredCell::Foreign,
         });
@@ -129,6 +128,14 @@ impl<'v> Parts<'v> {
                 Some(_) => KeyContent::Foreign,
             }
         }))
+    }
+}
+
+/// What a record says: it may be the mark of a reset, as `main.lua` writes it.
+fn stored_cell(record: BucketRecord) -> StoredCell {
+    match record.to_numbers() {
+        [0, _, 1, double::MAX, 0, 1] => StoredCell::Reset,
+        _ => StoredCell::Stored(record),
     }
 }
 

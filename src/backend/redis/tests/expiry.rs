@@ -27,6 +27,15 @@ fn dump_key(client: &mut Client, name: &[u8]) -> KeyDump {
     }
 }
 
+/// Drops the key of the single bucket at the first microsecond at which a server may expire it.
+pub(super) fn drop_expired(client: &mut Client, clock: &ManualClock) {
+    let expired = dump_key(client, SingleBucket::NAME)
+        .is_some_and(|(_, at)| at.saturating_mul(1_000) <= clock.now().as_micros());
+    if expired {
+        client.call(&[b"DEL", SingleBucket::NAME]).unwrap();
+    }
+}
+
 fn names(prefix: &str) -> KeyNames {
     KeyNames::new(prefix.to_owned(), HashTag::default(), None).unwrap()
 }

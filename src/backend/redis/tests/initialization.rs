@@ -1,8 +1,11 @@
 //! Stores that have lost their data.
 
+use std::time::Duration;
+
 use tollgate_testing::cases::seeds;
 use tollgate_testing::redis::Reply;
 
+use super::expiry::drop_expired;
 use super::one::SingleBucket;
 use super::{Dice, START, Server, on};
 use crate::algebra::{Bucket, Verdict, check_history};
@@ -10,11 +13,14 @@ use crate::backend::tests::history::{History, Step, expect_ready, keys, play_ste
 use crate::backend::{Backend, BucketId, Charge, ColdStart, Memory, Reading};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::quota::Quota;
-use crate::{HOUR, MINUTE, SECOND};
+use crate::{DAY, HOUR, MINUTE, SECOND};
 
 fn initialized_at(server: &Server, prefix: &str) -> Reply {
     server.command(&["GET", &format!("{prefix}:#init")])
 }
+
+/// How long after the initialization a bucket that is reset is full.
+const RESETS_KNOWN: Duration = Duration::from_secs(32 * 24 * 60 * 60);
 
 /// A memory store in which all buckets were empty at the instant of initialization.
 struct EmptyAtInit {
@@ -51,12 +57,13 @@ impl EmptyAtInit {
     /// The answer of such a store to a step.
     fn play_step(&self, history: &History, step: &Step) -> String {
         let told = expect_ready(play_step(&self.memory, step)).unwrap();
-        if let Step::Reset(targets) = step {
-            // After a reset, a bucket is as if never used: empty at the initialization.
+        if let Step::Reset(targets) = step
+            && self.clock.now() >= self.initialized_at + RESETS_KNOWN
+        {
+            // A bucket that is reset so late is as if never used: empty at the initialization.
             for target in targets {
                 let quota =
                     history.limits.iter().find(|(limit, _)| *limit == target.limit).unwrap().1;
-                expect_ready(self.memory.reset(&[target.id()])).unwrap();
                 self.empty(target.id(), &Bucket::of_shard(&quota).unwrap());
             }
         }
@@ -204,6 +211,94 @@ async fn after_an_initialization_no_bucket_starts_above_its_initial_value() {
         clock.advance(SECOND * 60);
         assert_eq!(one.take(10).await, (true, "0".to_owned()));
     }
+}
+
+async fn reset(one: &SingleBucket) {
+    one.redis.reset(&[one.id()]).wait().await.unwrap();
+}
+
+#[tokio::test]
+async fn after_an_initialization_a_reset_gives_a_full_bucket() {
+    for quota in [
+        Quota::token_bucket(6, DAY),
+        Quota::fixed_window(6, DAY),
+        Quota::fixed_window(6, DAY).start(START),
+    ] {
+        let server = Server::start();
+        let (clock, mut client) = (ManualClock::new(START), server.client());
+        let connect = |cold_start| on(&server, &clock).cold_start(cold_start);
+        let one = SingleBucket::connect(connect(ColdStart::Empty), &quota).await;
+        let all = SingleBucket::connect(connect(ColdStart::Full), &quota).await;
+        assert_eq!(one.take(1).await, (false, "0".to_owned()), "{quota}");
+        reset(&one).await;
+        assert_eq!(one.take(0).await, (true, "6".to_owned()), "{quota}");
+        assert_eq!(all.take(0).await, (true, "6".to_owned()), "{quota}");
+        // It is full until it is used, and again after it was.
+        clock.advance(HOUR * 5);
+        drop_expired(&mut client, &clock);
+        assert_eq!(one.take(5).await, (true, "1".to_owned()), "{quota}");
+        assert_eq!(one.take(2).await, (false, "1".to_owned()), "{quota}");
+        reset(&one).await;
+        assert_eq!(one.take(2).await, (true, "4".to_owned()), "{quota}");
+        for _ in 0..70 {
+            clock.advance(HOUR / 2);
+            drop_expired(&mut client, &clock);
+            let (_, left) = one.take(0).await;
+            assert!(left.parse::<f64>().unwrap() >= 4.0, "{quota}: {left}");
+        }
+        assert!(one.take(6).await.0, "{quota}");
+    }
+}
+
+/// Calls that may share a run of the script, in any way.
+#[tokio::test]
+async fn after_an_initialization_a_reset_among_other_calls_gives_a_full_bucket() {
+    let server = Server::start();
+    let clock = ManualClock::new(START);
+    let quota = Quota::token_bucket(6, DAY);
+    let one = SingleBucket::connect(on(&server, &clock).cold_start(ColdStart::Empty), &quota).await;
+    for _ in 0..20 {
+        let take = |tokens| {
+            let units = one.bucket.units(tokens).unwrap();
+            one.redis.apply(&[Charge::take(one.id(), &one.bucket, units)]).wait()
+        };
+        let calls = [take(7), take(1), take(7)];
+        let (reset, then) = (one.redis.reset(&[one.id()]).wait(), [take(5), take(2), take(1)]);
+        let mut told = Vec::new();
+        for call in calls {
+            told.push(call.await.unwrap().verdict());
+        }
+        reset.await.unwrap();
+        for call in then {
+            told.push(call.await.unwrap().verdict());
+        }
+        let (yes, no) = (Verdict::Admitted, Verdict::Refused);
+        assert_eq!(told, [no, no, no, yes, no, yes]);
+    }
+}
+
+/// Resets leave something behind only while a bucket that is not stored may not be full.
+#[tokio::test]
+async fn the_mark_of_a_reset_ends_32_days_after_the_initialization() {
+    let server = Server::start();
+    let (clock, mut client) = (ManualClock::new(START), server.client());
+    let quota = Quota::token_bucket(31, DAY * 31);
+    let one = SingleBucket::connect(on(&server, &clock).cold_start(ColdStart::Empty), &quota).await;
+    let stored = || server.command(&["EXISTS", str::from_utf8(SingleBucket::NAME).unwrap()]);
+    for days in [1, 20, 10] {
+        reset(&one).await;
+        assert_eq!(stored().int(), 1);
+        clock.advance(DAY * days);
+        drop_expired(&mut client, &clock);
+        assert_eq!(one.take(0).await, (true, "31".to_owned()));
+    }
+    clock.advance(DAY * 2);
+    drop_expired(&mut client, &clock);
+    assert_eq!(stored().int(), 0);
+    assert_eq!(one.take(1).await, (true, "30".to_owned()));
+    reset(&one).await;
+    assert_eq!(stored().int(), 0);
+    assert_eq!(one.take(0).await, (true, "31".to_owned()));
 }
 
 /// What ran under a limit while its store was flushed now and then.
