@@ -152,14 +152,19 @@ impl CrossSlotPair {
             let mut readings = charged
                 .before()
                 .map(|state| Reading::new(Verdict::Admitted, state, Duration::ZERO));
-            let mut enough = true;
+            let (mut enough, mut failure) = (true, None);
             for (place, (units, (reading, held))) in
                 charged.paid().into_iter().zip(readings.iter_mut().zip(&mut held)).enumerate()
             {
-                if units > 0 && enough {
-                    let said = self.take(place, units, terms).await?;
-                    enough = said.reading.verdict() != Verdict::Refused;
-                    (*reading, *held, now) = (said.reading, said.held, now.max(said.now));
+                if units <= 0 || !enough {
+                    continue;
+                }
+                match self.take(place, units, terms).await {
+                    Ok(said) => {
+                        enough = said.reading.verdict() != Verdict::Refused;
+                        (*reading, *held, now) = (said.reading, said.held, now.max(said.now));
+                    }
+                    Err(error) => (enough, failure) = (false, Some(error)),
                 }
             }
             if enough {
@@ -171,8 +176,15 @@ impl CrossSlotPair {
             }
             for (place, (taken, held)) in readings.iter().zip(&mut held).enumerate() {
                 if taken.units() > 0 {
-                    *held = self.give_back(place, taken).await?;
+                    match self.give_back(place, taken).await {
+                        Ok(left) => *held = left,
+                        Err(error) => _ = failure.get_or_insert(error),
+                    }
                 }
+            }
+            // No shard keeps its tokens because the other one failed.
+            if let Some(error) = failure {
+                return Err(error);
             }
         }
         Ok(self.judge(held, now))
@@ -221,7 +233,8 @@ impl CrossSlotPair {
         };
         let owned = NamedAdjustment::with_id(id.clone(), &adjustment);
         let operation = Operation::Adjustments(smallvec![owned]);
-        let applied = self.batcher.send(operation, self.deadline).await?;
+        // The deadline of the charge may have passed: that can be why it failed.
+        let applied = self.batcher.send(operation, self.batcher.deadline()).await?;
         let reading = applied.readings().first().ok_or_else(|| internal(NO_READING))?;
         Ok(self.held(&applied, reading))
     }

@@ -30,11 +30,11 @@ impl Job {
         Self { operation: Box::new(operation), deadline, reply, lane, buckets, arrival }
     }
 
-    /// Whether the caller was dropped, or its deadline has passed.
+    /// Whether it is not to be sent any more: its deadline has passed, or it would take tokens for a
+    /// caller that has left. A refund is due whether or not its caller waits for it.
     pub(super) fn is_expired(&self, now: Instant) -> bool {
-        // In both cases the caller has its answer already, or wants none: to carry the operation
-        // out would take tokens for no request.
-        self.deadline <= now || self.reply.is_closed()
+        let takes = matches!(*self.operation, Operation::Charges(_));
+        self.deadline <= now || takes && self.reply.is_closed()
     }
 }
 

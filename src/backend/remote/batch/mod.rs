@@ -28,6 +28,7 @@ mod tests;
 use std::fmt;
 use std::future::poll_fn;
 use std::iter;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -140,7 +141,12 @@ impl<C: Carrier> Batcher<C> {
         task: impl Future<Output = Result<T, BackendError>> + Send + 'static,
     ) -> impl Future<Output = Result<T, BackendError>> + Send + 'static {
         let task = self.0.runtime.spawn(task);
-        async move { task.await.unwrap_or_else(|_| Err(shut_down(C::STORE))) }
+        async move {
+            task.await.unwrap_or_else(|failed| match failed.is_panic() {
+                true => Err(panicked(C::STORE)),
+                false => Err(shut_down(C::STORE)),
+            })
+        }
     }
 
     /// How long a caller waits for its answer.
@@ -161,8 +167,8 @@ impl<C: Carrier> Batcher<C> {
     ///
     /// # Cancel safety
     ///
-    /// An operation that was not sent when the future is dropped is not sent any more. One that was
-    /// sent is carried out at most once.
+    /// A charge that was not sent when the future is dropped is not sent any more. A refund or a reset
+    /// is, until its deadline. What was sent is carried out at most once.
     pub(in crate::backend) fn send(
         &self,
         operation: Operation,
@@ -311,7 +317,7 @@ impl<C: Carrier> BatcherShared<C> {
         let JobBatch { jobs, last_arrival } = taken;
         let begun = Instant::now();
         let replay = {
-            let mut call = pin!(self.carrier.call(slot, &jobs));
+            let mut call = pin!(caught(C::STORE, self.carrier.call(slot, &jobs)));
             // One poll writes the call. Only then do the callers of the last call run, which may
             // take the processor for a while.
             let sent = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
@@ -486,6 +492,24 @@ impl<C: Carrier> Drop for InFlight<C> {
             drop(left);
         }
     }
+}
+
+/// A call whose panic is an error, so that it ends no other call.
+async fn caught<T>(
+    store: &'static str,
+    call: impl Future<Output = Result<T, BackendError>>,
+) -> Result<T, BackendError> {
+    let mut call = pin!(call);
+    poll_fn(|cx| {
+        // After a panic it is not polled again.
+        let polled = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx)));
+        polled.unwrap_or_else(|_| Poll::Ready(Err(panicked(store))))
+    })
+    .await
+}
+
+fn panicked(store: &'static str) -> BackendError {
+    BackendError::internal(store, "a call panicked")
 }
 
 /// The deadline if the one that is set is beyond what an instant can hold.
