@@ -11,7 +11,7 @@ use ::redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::spawn_blocking;
 
 use super::tls::TlsSettings;
 
@@ -24,6 +24,14 @@ pub(super) enum Address {
         /// The settings of TLS, if it is used.
         tls: Option<TlsSettings>,
     },
+    #[cfg(unix)]
+    Unix(PathBuf),
+}
+
+/// Where a stream leads: one of the addresses of a host, or a socket.
+#[derive(Clone, Debug)]
+pub(super) enum Endpoint {
+    Tcp(SocketAddr),
     #[cfg(unix)]
     Unix(PathBuf),
 }
@@ -53,38 +61,31 @@ impl Address {
         Self::Tcp { host: host.to_owned(), port, tls }
     }
 
-    /// Connects, with TLS if it is set.
-    ///
-    /// All addresses of the host are tried at once, and the first that connects is taken. So a
-    /// silent address does not hold up the others.
-    pub(super) async fn connect(&self) -> io::Result<Box<dyn Transport>> {
-        let (host, port, tls) = match self {
-            Self::Tcp { host, port, tls } => (host, *port, tls),
-            #[cfg(unix)]
-            Self::Unix(path) => return Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
-        };
-        let mut attempts = JoinSet::new();
-        for address in resolve(host, port).await? {
-            let (host, tls) = (host.clone(), tls.clone());
-            attempts.spawn(async move {
-                let stream = connect(address).await?;
-                let stream: Box<dyn Transport> = match tls {
-                    Some(tls) => Box::new(tls.greet(&host, stream).await?),
-                    None => Box::new(stream),
-                };
-                Ok::<_, io::Error>(stream)
-            });
-        }
-        let mut error = io::Error::other("the host has no address");
-        while let Some(attempt) = attempts.join_next().await {
-            match attempt {
-                // The set is dropped with the other attempts, which ends them.
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(failed)) => error = failed,
-                Err(_) => {}
+    /// Where streams to it lead: a name may have several addresses.
+    pub(super) async fn endpoints(&self) -> io::Result<Vec<Endpoint>> {
+        match self {
+            Self::Tcp { host, port, .. } => {
+                Ok(resolve(host, *port).await?.into_iter().map(Endpoint::Tcp).collect())
             }
+            #[cfg(unix)]
+            Self::Unix(path) => Ok(vec![Endpoint::Unix(path.clone())]),
         }
-        Err(error)
+    }
+
+    /// Connects to one of its [endpoints](Self::endpoints), with TLS if it is set.
+    pub(super) async fn connect(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Transport>> {
+        let address = match endpoint {
+            Endpoint::Tcp(address) => *address,
+            #[cfg(unix)]
+            Endpoint::Unix(path) => {
+                return Ok(Box::new(tokio::net::UnixStream::connect(path).await?));
+            }
+        };
+        let stream = connect(address).await?;
+        match self {
+            Self::Tcp { host, tls: Some(tls), .. } => Ok(Box::new(tls.greet(host, stream).await?)),
+            _ => Ok(Box::new(stream)),
+        }
     }
 }
 

@@ -41,14 +41,11 @@ impl Dial {
         }
     }
 
-    /// Makes a connection; `hang_up` is called when it ends.
-    pub(super) async fn dial(
-        &self,
-        hang_up: impl Fn() + Send + Sync + 'static,
-    ) -> Result<Wire, LinkError> {
+    /// Makes a connection.
+    pub(super) async fn dial(&self) -> Result<Wire, LinkError> {
         match self {
-            Self::Server(server) => server.dial(hang_up).await,
-            Self::Master(sentinels) => sentinels.dial(hang_up).await,
+            Self::Server(server) => server.dial().await,
+            Self::Master(sentinels) => sentinels.dial().await,
         }
     }
 }

@@ -51,6 +51,12 @@ impl Failure {
     }
 }
 
+/// Whether a server answers that it cannot decide yet, and other servers of its name or address may: it
+/// is loading its data, or is a replica without its master.
+pub(super) fn is_unready(reply: &RedisError) -> bool {
+    matches!(code(reply), "LOADING" | "MASTERDOWN")
+}
+
 /// The code of an error reply. Before version 7, Redis answers `ERR` for a command that failed within
 /// a script, and quotes the reply to that command: `ERR Error running script (call to f_1):
 /// @user_script:9: -OOM command not allowed`.

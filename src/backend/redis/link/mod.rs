@@ -23,6 +23,9 @@
 //! the next call about slot 12 to A again. Once A answers `MOVED`, the link reads the slots again
 //! in the background.
 //!
+//! After a second of `LOADING` or `MASTERDOWN` alone, the node connects again as well: behind a name
+//! with several addresses, or behind a virtual address, another server may be able to answer.
+//!
 //! **Deadlines.** All attempts of a call end with its deadline. Only the last attempt that was sent
 //! is waited for longer, so a server that hangs does not get more and more calls.
 

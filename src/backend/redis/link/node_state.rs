@@ -241,8 +241,8 @@ impl NodeState {
             }
         };
         let work = async move {
-            match timeout(CONNECT_TIMEOUT, dial.dial(hang_up)).await {
-                Ok(made) => made,
+            match timeout(CONNECT_TIMEOUT, dial.dial()).await {
+                Ok(made) => made.inspect(|wire| wire.when_over(hang_up)),
                 Err(_) => {
                     Err(LinkError::new(format!("no connection to {} within 1 s", dial.name())))
                 }

@@ -1,7 +1,6 @@
 //! The connection to the master that sentinels name.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::redis::{RedisError, Value};
 use tokio::task::JoinSet;
@@ -41,11 +40,7 @@ impl Sentinels {
     /// A sentinel that hangs or is outdated does not delay the others, nor does a server that it
     /// names. For example, after a failover one sentinel still names the former master, which
     /// hangs. The others name the new one, and that is taken as soon as it answers.
-    pub(super) async fn dial(
-        &self,
-        hang_up: impl Fn() + Send + Sync + 'static,
-    ) -> Result<Wire, LinkError> {
-        let hang_up: Arc<dyn Fn() + Send + Sync> = Arc::new(hang_up);
+    pub(super) async fn dial(&self) -> Result<Wire, LinkError> {
         let mut steps = JoinSet::new();
         for sentinel in &self.sentinels {
             let named = query_master(Arc::clone(sentinel), self.master.clone());
@@ -59,12 +54,12 @@ impl Sentinels {
                 Ok(Ok(DialStep::Named(address))) if tried.contains(&address) => {}
                 Ok(Ok(DialStep::Named(address))) => {
                     let server = self.login.with_host(&address.0, address.1);
-                    let reached = connect_to_master(server, Arc::clone(&hang_up));
+                    let reached = connect_to_master(server);
                     steps.spawn(async move { reached.await.map(DialStep::Reached) });
                     tried.push(address);
                 }
                 // The set is dropped here, which aborts all other attempts.
-                Ok(Ok(DialStep::Reached(master))) => return Ok(master.take()),
+                Ok(Ok(DialStep::Reached(master))) => return Ok(master),
                 Ok(Err(failed)) => error = failed,
                 Err(_) => {}
             }
@@ -77,51 +72,12 @@ enum DialStep {
     /// A sentinel named a master.
     Named((String, u16)),
     /// A server that was named is a master.
-    Reached(Master),
-}
-
-/// A connection to a master. Its end is reported only if it is taken, because the others are
-/// dropped.
-struct Master {
-    wire: Wire,
-    end: Arc<ConnectionEnd>,
-}
-
-struct ConnectionEnd {
-    is_taken: AtomicBool,
-    is_over: AtomicBool,
-    hang_up: Arc<dyn Fn() + Send + Sync>,
-}
-
-impl Master {
-    fn take(self) -> Wire {
-        self.end.is_taken.store(true, Ordering::SeqCst);
-        // Each side sets its own flag before it reads the other one. So at least one of them sees
-        // both set, and the end is reported.
-        if self.end.is_over.load(Ordering::SeqCst) {
-            (self.end.hang_up)();
-        }
-        self.wire
-    }
+    Reached(Wire),
 }
 
 /// Connects to a server that was named, if it is a master.
-async fn connect_to_master(
-    server: Server,
-    hang_up: Arc<dyn Fn() + Send + Sync>,
-) -> Result<Master, LinkError> {
-    // A connection that is not taken ends as well, when it is dropped. Were that reported, the node
-    // would give up the one that was taken: they have one number.
-    let (is_taken, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
-    let end = Arc::new(ConnectionEnd { is_taken, is_over, hang_up });
-    let reported = Arc::clone(&end);
-    let over = move || {
-        reported.is_over.store(true, Ordering::SeqCst);
-        if reported.is_taken.load(Ordering::SeqCst) {
-            (reported.hang_up)();
-        }
-    };
-    let wire = server.dial(over).await?;
+async fn connect_to_master(server: Server) -> Result<Wire, LinkError> {
+    let wire = server.dial().await?;
     match wire.send(&::redis::cmd("ROLE"), 0).await {
         Ok(role) if !is_master(&role) => {
             Err(LinkError::new(format!("{} is not a master", server.name())))
@@ -130,13 +86,13 @@ async fn connect_to_master(
         Err(error) if error.code() != Some("NOPERM") => {
             Err(server.error(format!("{} did not report its role", server.name()), error))
         }
-        _ => Ok(Master { wire, end }),
+        _ => Ok(wire),
     }
 }
 
 /// Asks one sentinel where the master is.
 async fn query_master(sentinel: Arc<Server>, master: String) -> Result<(String, u16), LinkError> {
-    let wire = sentinel.dial(|| ()).await?;
+    let wire = sentinel.dial().await?;
     let mut command = ::redis::cmd("SENTINEL");
     command.arg("GET-MASTER-ADDR-BY-NAME").arg(&master);
     let named = wire.send(&command, 0).await.map_err(|error| query_error(&sentinel, error))?;

@@ -1,11 +1,14 @@
 //! One server: its address and login, and how to connect to it.
 
 use std::fmt;
+use std::io;
 
 use ::redis::{RedisConnectionInfo, RedisError};
+use tokio::task::JoinSet;
 
-use super::address::Address;
+use super::address::{Address, Endpoint};
 use super::error::LinkError;
+use super::failure::is_unready;
 use super::wire::Wire;
 
 /// A server and how to log in to it.
@@ -70,26 +73,80 @@ impl Server {
         }
     }
 
-    /// Connects, logs in, and checks that the login suffices; `hang_up` is called when the
-    /// connection ends.
-    pub(super) async fn dial(
-        &self,
-        hang_up: impl Fn() + Send + Sync + 'static,
-    ) -> Result<Wire, LinkError> {
-        let text = || format!("cannot connect to {}", self.name);
-        let stream = self.address.connect().await;
-        let stream = stream.map_err(|cause| LinkError::with_io_cause(text(), cause))?;
-        let wire = Wire::open(stream, &self.login, hang_up).await;
-        let wire = wire.map_err(|cause| self.error(text(), cause))?;
-        // A server that requires a login accepts connections without one, and refuses each command.
-        match wire.send(&::redis::cmd("PING"), 0).await {
-            Err(error) if error.code() == Some("NOAUTH") => Err(self.reply(&self.name, &error)),
-            // Any other reply is left to the calls: the server may be loading its data, or the user
-            // may lack the right to `PING`.
-            Err(error) if error.code().is_none() => Err(self.error(text(), error)),
-            _ => Ok(wire),
+    /// Connects, logs in, and checks that the login suffices.
+    pub(super) async fn dial(&self) -> Result<Wire, LinkError> {
+        match self.address.endpoints().await {
+            Ok(endpoints) => self.dial_any(endpoints).await,
+            Err(cause) => Err(LinkError::with_io_cause(self.no_connection(), cause)),
         }
     }
+
+    /// Tries all endpoints at once, and takes the first with a server that can answer.
+    ///
+    /// So a silent address does not hold up the others, nor does a server that is loading its data.
+    /// If no server can answer yet, one of them is taken.
+    pub(super) async fn dial_any(&self, endpoints: Vec<Endpoint>) -> Result<Wire, LinkError> {
+        let mut attempts = JoinSet::new();
+        for endpoint in endpoints {
+            let server = self.clone();
+            attempts.spawn(async move { server.dial_one(&endpoint).await });
+        }
+        let none = io::Error::other("the host has no address");
+        let mut last = Err(LinkError::with_io_cause(self.no_connection(), none));
+        while let Some(attempt) = attempts.join_next().await {
+            match attempt {
+                // The set is dropped with the other attempts, which ends them.
+                Ok(Dialled::Decided(result)) => return result,
+                Ok(Dialled::Unready(wire)) => last = Ok(wire),
+                Ok(Dialled::Failed(error)) if last.is_err() => last = Err(error),
+                Ok(Dialled::Failed(_)) | Err(_) => {}
+            }
+        }
+        last
+    }
+
+    async fn dial_one(&self, endpoint: &Endpoint) -> Dialled {
+        let stream = match self.address.connect(endpoint).await {
+            Ok(stream) => stream,
+            Err(cause) => {
+                return Dialled::Failed(LinkError::with_io_cause(self.no_connection(), cause));
+            }
+        };
+        let wire = match Wire::open(stream, &self.login).await {
+            Ok(wire) => wire,
+            Err(cause) => return self.failed(cause),
+        };
+        // A server that requires a login accepts connections without one, and refuses each command.
+        match wire.send(&::redis::cmd("PING"), 0).await {
+            Err(error) if error.code().is_none() || error.code() == Some("NOAUTH") => {
+                self.failed(error)
+            }
+            Err(error) if is_unready(&error) => Dialled::Unready(wire),
+            // Any other reply is left to the calls: the user may lack the right to `PING`.
+            _ => Dialled::Decided(Ok(wire)),
+        }
+    }
+
+    /// What a server has answered to a login decides, as the wrong login is not an outage.
+    fn failed(&self, cause: RedisError) -> Dialled {
+        let is_reply = cause.code().is_some();
+        let error = self.error(self.no_connection(), cause);
+        if is_reply { Dialled::Decided(Err(error)) } else { Dialled::Failed(error) }
+    }
+
+    fn no_connection(&self) -> String {
+        format!("cannot connect to {}", self.name)
+    }
+}
+
+/// The result of an attempt to connect to one address.
+enum Dialled {
+    /// No other address needs to be tried.
+    Decided(Result<Wire, LinkError>),
+    /// A connection to a server that cannot answer yet.
+    Unready(Wire),
+    /// There is no connection.
+    Failed(LinkError),
 }
 
 /// Shows no login.

@@ -1,7 +1,9 @@
 //! A connection to a server, after the login.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use ::redis::aio::{ConnectionLike, MultiplexedConnection};
 use ::redis::{
@@ -28,18 +30,34 @@ struct WireShared {
     silence: Arc<Silence>,
     /// The task that writes commands and reads answers.
     driver: AbortHandle,
+    end: Arc<ConnectionEnd>,
+    /// Since when the server has answered nothing else than that it cannot decide yet.
+    unready: Mutex<Option<Instant>>,
+}
+
+/// The end of a connection, which may come before anything is there to be told.
+#[derive(Default)]
+struct ConnectionEnd {
+    is_over: AtomicBool,
+    hang_up: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl ConnectionEnd {
+    fn report(&self) {
+        if let Some(hang_up) = self.hang_up.get() {
+            hang_up();
+        }
+    }
 }
 
 impl Wire {
-    /// Logs in on a stream; `hang_up` is called when the connection ends.
-    pub(super) async fn open<S>(
-        stream: S,
-        login: &RedisConnectionInfo,
-        hang_up: impl Fn() + Send + Sync + 'static,
-    ) -> RedisResult<Self>
+    /// Logs in on a stream.
+    pub(super) async fn open<S>(stream: S, login: &RedisConnectionInfo) -> RedisResult<Self>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        let end = Arc::new(ConnectionEnd::default());
+        let reported = Arc::clone(&end);
         // The callers have timeouts of their own.
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
@@ -47,7 +65,8 @@ impl Wire {
             .set_write_backpressure_boundary(BYTES)
             .set_push_sender(move |push: PushInfo| -> Result<(), ()> {
                 if push.kind == PushKind::Disconnection {
-                    hang_up();
+                    reported.is_over.store(true, Ordering::SeqCst);
+                    reported.report();
                 }
                 Ok(())
             });
@@ -56,12 +75,41 @@ impl Wire {
         let (client, driver) =
             MultiplexedConnection::new_with_config(login, stream, config).await?;
         let driver = tokio::spawn(driver).abort_handle();
-        Ok(Self { client, shared: Arc::new(WireShared { allowance, silence, driver }) })
+        let unready = Mutex::default();
+        let shared = WireShared { allowance, silence, driver, end, unready };
+        Ok(Self { client, shared: Arc::new(shared) })
+    }
+
+    /// Sets what is called when the connection ends, or at once if that was before; to be called by
+    /// the one owner that keeps the connection.
+    pub(super) fn when_over(&self, hang_up: impl Fn() + Send + Sync + 'static) {
+        let end = &self.shared.end;
+        // Fails if it was set before.
+        let _ = end.hang_up.set(Box::new(hang_up));
+        // Each side notes its own part before it reads that of the other. So at least one of them
+        // sees both, and the end is reported.
+        if end.is_over.load(Ordering::SeqCst) {
+            end.report();
+        }
     }
 
     /// Since when the server owes an answer; `None` if it owes none.
     pub(super) fn silent_since(&self) -> Option<Instant> {
         self.shared.silence.since()
+    }
+
+    /// Notes an answer, and tells how long the server has answered nothing else than that it cannot
+    /// decide yet.
+    pub(super) fn note(&self, is_unready: bool) -> Duration {
+        // A poisoned lock is harmless: it guards one value.
+        let mut unready = self.shared.unready.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_unready {
+            true => unready.get_or_insert_with(Instant::now).elapsed(),
+            false => {
+                *unready = None;
+                Duration::ZERO
+            }
+        }
     }
 
     /// Sends a command once. Its answer has at most `longest` bytes, and a few.

@@ -54,7 +54,7 @@ fn told(runtime: &Runtime, bytes: &[u8]) -> Result<Value, RedisError> {
     runtime.block_on(async {
         let (own, theirs) = tokio::io::duplex(1 << 20);
         let call = async {
-            let wire = Wire::open(own, SERVER.login(), || ()).await.unwrap();
+            let wire = Wire::open(own, SERVER.login()).await.unwrap();
             wire.send(&::redis::cmd("EVALSHA"), 0).await
         };
         tokio::join!(call, say(theirs, bytes)).0

@@ -3,10 +3,13 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ::redis::{AsyncConnectionConfig, FromRedisValue, RedisResult, Value};
+use ::redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener as Listener, TcpStream};
 use tokio::time::{Instant, sleep};
 
 /// A server. It ends when this value is dropped.
@@ -58,10 +61,18 @@ impl Server {
 
     /// Starts a sentinel, which watches `master` by the name of `shop`.
     pub(super) async fn start_sentinel(master: &Self) -> Self {
+        master.up().await;
+        Self::start_sentinel_at("127.0.0.1", master.port, 0).await
+    }
+
+    /// Starts a sentinel that has this address of `shop` since the failover with this number.
+    pub(super) async fn start_sentinel_at(host: &str, watched: u16, epoch: u64) -> Self {
         let dir = Directory::new();
         let file = dir.0.join("sentinel.conf");
-        std::fs::write(&file, "").expect("a file");
-        master.up().await;
+        let settings = format!(
+            "sentinel monitor shop {host} {watched} 1\nsentinel config-epoch shop {epoch}\n"
+        );
+        std::fs::write(&file, settings).expect("a file");
         let port = free_port();
         let process = Command::new("redis-sentinel")
             .arg(&file)
@@ -71,9 +82,6 @@ impl Server {
         let process = Some(process.expect("redis-sentinel is installed"));
         let sentinel = Self { port, options: Vec::new(), process, directory: Some(dir) };
         sentinel.up().await;
-        let watched = master.port.to_string();
-        let monitor = ["SENTINEL", "MONITOR", "shop", "127.0.0.1", &watched, "1"];
-        assert_eq!(sentinel.ask::<Value>(&monitor).await.expect("a sentinel"), Value::Okay);
         sentinel
     }
 
@@ -147,5 +155,42 @@ pub(super) fn free_port() -> u16 {
         if port < 55_000 {
             return port;
         }
+    }
+}
+
+/// A virtual address: a port that leads each new connection, after a delay, to the server that is set
+/// just then.
+pub(super) struct VirtualAddress {
+    pub(super) port: u16,
+    server: Arc<AtomicU16>,
+}
+
+impl VirtualAddress {
+    pub(super) async fn of(server: &Server, delay: Duration) -> Self {
+        let listener = Listener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        let server = Arc::new(AtomicU16::new(server.port));
+        let leads_to = Arc::clone(&server);
+        // It ends with the runtime of the test.
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let leads_to = Arc::clone(&leads_to);
+                tokio::spawn(async move {
+                    sleep(delay).await;
+                    let server = ("127.0.0.1", leads_to.load(Ordering::SeqCst));
+                    let mut server = TcpStream::connect(server).await?;
+                    copy_bidirectional(&mut client, &mut server).await
+                });
+            }
+        });
+        Self { port, server }
+    }
+
+    pub(super) fn lead_to(&self, server: &Server) {
+        self.server.store(server.port, Ordering::SeqCst);
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
     }
 }

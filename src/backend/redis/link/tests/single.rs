@@ -27,7 +27,7 @@ pub(super) async fn call(link: &Link) -> Result<Value, BackendError> {
 }
 
 /// Makes calls with a short deadline, which all fail, until one is told of this answer in time.
-async fn until_told(link: &Link, answer: &str) {
+pub(super) async fn until_told(link: &Link, answer: &str) {
     until(answer, async || {
         let soon = Instant::now() + WITHIN;
         chain(&link.call(Call::new(&["count"], b"", soon)).await.unwrap_err()).contains(answer)

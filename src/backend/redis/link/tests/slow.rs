@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
-use ::redis::Value;
+use ::redis::{ProtocolVersion, RedisConnectionInfo, Value};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 
+use super::super::address::{Address, Endpoint};
+use super::super::server::Server as Place;
 use super::super::{Call, ConnectOptions, Link, Route, Servers};
-use super::process::{Server, free_port, until};
-use super::single::{COUNT, WITHIN, call, chain, link};
+use super::process::{Server, VirtualAddress, free_port, until};
+use super::single::{COUNT, WITHIN, call, chain, link, until_told};
 
 /// It waits for the second that an answer may take, and for the one that an attempt to connect may.
 #[tokio::test]
@@ -85,4 +87,48 @@ async fn no_call_waits_for_a_connection_longer_than_its_deadline() {
         format!("redis backend could not decide: no connection to 127.0.0.1:{port} within 1 s")
     );
     drop(listener);
+}
+
+/// Regression: the connection was kept as long as it lived, although another server had taken over
+/// the address. It waits for the second after which such a connection is given up.
+#[tokio::test]
+async fn a_server_behind_a_virtual_address_that_cannot_answer_is_left_after_a_second() {
+    let [stale, sound] = [Server::start(&["--replica-serve-stale-data", "no"]), Server::start(&[])];
+    stale.up().await;
+    sound.up().await;
+    let address = VirtualAddress::of(&stale, Duration::ZERO).await;
+    let link = link(&address.url());
+    assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+    let unused = free_port().to_string();
+    let _: Value = stale.ask(&["REPLICAOF", "127.0.0.1", &unused]).await.unwrap();
+    until_told(&link, "MASTERDOWN").await;
+    address.lead_to(&sound);
+    let late = Instant::now() + Duration::from_secs(10);
+    assert_eq!(link.call(Call::new(&["count"], b"", late)).await.unwrap(), Value::Int(1));
+    assert_eq!(sound.ask::<u32>(&["GET", "count"]).await.unwrap(), 1);
+}
+
+/// Regression: the first address that connected was taken, whatever its server answered.
+#[tokio::test]
+async fn of_the_addresses_of_a_name_one_with_a_server_that_can_answer_is_taken() {
+    let sound = Server::start(&[]);
+    let unused = free_port().to_string();
+    let stale =
+        Server::start(&["--replicaof", "127.0.0.1", &unused, "--replica-serve-stale-data", "no"]);
+    sound.up().await;
+    stale.up().await;
+    let address = Address::Tcp { host: "shop".to_owned(), port: 6379, tls: None };
+    let login = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
+    let place = Place::new(address, login);
+    let [stale, sound] =
+        [&stale, &sound].map(|server| Endpoint::Tcp(([127, 0, 0, 1], server.port).into()));
+    let dial = async |endpoints: &[&Endpoint]| {
+        let endpoints = endpoints.iter().map(|&endpoint| endpoint.clone()).collect();
+        let wire = place.dial_any(endpoints).await.unwrap();
+        wire.send(&::redis::cmd("DBSIZE"), 0).await
+    };
+    assert_eq!(dial(&[&stale, &sound]).await.unwrap(), Value::Int(0));
+    assert_eq!(dial(&[&sound, &stale]).await.unwrap(), Value::Int(0));
+    // Alone it is taken, and calls are told why they fail.
+    assert_eq!(dial(&[&stale]).await.unwrap_err().code(), Some("MASTERDOWN"));
 }
