@@ -114,8 +114,15 @@ async fn made_up_keys_do_not_grow_the_table_beyond_its_bound() {
     for task in tasks.collect::<Vec<_>>() {
         task.await.unwrap();
     }
-    let rows: usize = server.query("SELECT count(*) FROM tollgate.buckets").parse().unwrap();
-    assert!((BOUND / 2..=BOUND * 2).contains(&rows), "{rows} of 30,720");
+    // The statistics of the server, by which rows are counted, are a second or so late.
+    wait_until("few are left", async || {
+        for nth in 0..2_000_u64 {
+            limiter.limit(&limit).key(nth % 10).await.unwrap();
+        }
+        let rows: usize = server.query("SELECT count(*) FROM tollgate.buckets").parse().unwrap();
+        rows <= BOUND * 3 / 2
+    })
+    .await;
     for key in ["blocked", "debtor"] {
         assert!(limiter.limit(&limit).key(key).await.unwrap_err().is_refused(), "{key}");
     }

@@ -1,11 +1,13 @@
 //! So many requests of one client that this process answers none in time. That is no outage of the
-//! store, or the flood would be let through by `OnFailure::Admit`.
+//! store, or the flood would be let through by `OnFailure::Admit`. A store that is late is one.
 
 use std::time::Duration;
 
-use tollgate::RateLimiter;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tollgate::backend::{Embedded, Postgres, Redis};
-use tollgate_testing::traffic::flood;
+use tollgate::{RateLimited, RateLimiter};
+use tollgate_testing::traffic::{COUNTED, flood};
 use tollgate_testing::{postgres, redis};
 
 /// 67,127 of 129,649 requests were let through.
@@ -39,4 +41,26 @@ async fn a_flood_of_new_keys_of_a_file_is_no_outage() {
     let told = flood(RateLimiter::new(store), |nth| nth).await;
     std::fs::remove_file(&path).unwrap();
     told.was_charged();
+}
+
+/// A server that is a little too slow is an outage for nearly all, however many calls are under way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_server_that_answers_late_is_an_outage() {
+    let server = redis::Server::start();
+    let proxy = redis::Proxy::before(server.port());
+    let limiter = RateLimiter::new(Redis::at(proxy.url()).connect().await.unwrap());
+    limiter.limit(&COUNTED).await.unwrap();
+    for delay in [65, 200].map(Duration::from_millis) {
+        proxy.set(redis::Mode::Delay(delay, delay));
+        let mut asks = JoinSet::new();
+        for _ in 0..200 {
+            let limiter = limiter.clone();
+            asks.spawn(async move { limiter.limit(&COUNTED).await.map(drop) });
+            sleep(Duration::from_millis(5)).await;
+        }
+        let told = asks.join_all().await.into_iter().filter_map(Result::err);
+        let (outages, others): (Vec<_>, Vec<_>) = told.partition(RateLimited::is_outage);
+        let (outages, others) = (outages.len(), others.len());
+        assert!(outages >= 100 && others <= outages / 10, "{delay:?}: {outages}, {others}");
+    }
 }

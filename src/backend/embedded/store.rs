@@ -230,10 +230,11 @@ impl Waiter {
     /// The error at the deadline. A flood makes commits long: while they end, and many wait, this
     /// process is overloaded, and the disk is well.
     async fn late(&self, ends: Instant) -> BackendError {
-        let lag = Lag::since(ends).await;
         let Self { inbox, within } = self;
+        // Before others who are late as well have left.
         let are_many = inbox.waiting.load(Ordering::Relaxed) > FEW;
-        match are_many && !inbox.is_stuck(within.saturating_mul(2)) {
+        let lag = Lag::since(ends).await;
+        match are_many && !inbox.is_stuck(within.saturating_mul(2).max(STUCK)) {
             true => BackendError::overloaded(NAME, *within),
             false => lag.error(NAME, *within),
         }
@@ -245,6 +246,9 @@ impl Drop for Waiter {
         self.inbox.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+/// The least time for which a commit without end is no long commit.
+const STUCK: Duration = Duration::from_secs(2);
 
 /// How many callers may wait before they are the reason why answers are late.
 const FEW: usize = 16;

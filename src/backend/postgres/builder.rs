@@ -159,7 +159,8 @@ impl PostgresBuilder {
     /// Beyond that, those go that have used the smallest shares of their capacity, so made-up keys go
     /// first. The client of such a bucket starts over with a full one. Buckets in debt go after those
     /// that are not, and blocked ones last. The table is looked at in parts, for each 1,500 buckets that
-    /// a process names, so it has up to a third more while a flood of new keys lasts.
+    /// a process names, so it has up to a third more while a flood of new keys lasts. The statistics of
+    /// the server count the buckets, so the setting `track_counts` has to be on, as it is by default.
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = max_keys.max(1);
         self

@@ -124,6 +124,12 @@ impl Carrier for PostgresCarrier {
         operation.names().iter().map(|name| name.own_hash()).collect()
     }
 
+    /// The first of the jobs of a call has had no more time; the others may wait again.
+    fn retries(&self, slot: u16, job: &Job, error: &BackendError) -> bool {
+        let left = job.deadline.saturating_duration_since(Instant::now());
+        slot != COMMON && error.is_locked() && left > self.margin().saturating_add(TICK)
+    }
+
     fn late(&self, slot: u16, mark: &BucketHashes) -> Option<BackendError> {
         // What has a slot of its own waits for a row, or for others who do.
         let is_locked = slot != COMMON || self.aside.is_locked(mark);
@@ -147,8 +153,11 @@ impl PostgresCarrier {
     /// If one is still locked when callers have to be answered. It is set aside.
     async fn wait_for_rows(&self, jobs: &[Job], request: &Request<'_>) -> Result<(), BackendError> {
         let time_left = self.time_left(jobs);
-        let sick = self.sick(request.names(), time_left, time_left).await;
-        let sick = sick.map_err(StatementError::into_error)?;
+        let sick = match self.sick(request.names(), time_left, time_left).await {
+            // The call itself tells more.
+            Err(StatementError::Undone(_)) => return Ok(()),
+            sick => sick.map_err(StatementError::into_error)?,
+        };
         self.note_sick(jobs, request, &sick);
         match sick.iter().any(|place| *place > 0) {
             true => Err(BackendError::locked(STORE, self.deadline)),
@@ -204,7 +213,12 @@ impl PostgresCarrier {
     fn time_left(&self, jobs: &[Job]) -> Duration {
         let first = jobs.iter().map(|job| job.deadline).min();
         let left = first.map(|first| first.saturating_duration_since(Instant::now()));
-        left.unwrap_or_default().saturating_sub(self.deadline / 5)
+        left.unwrap_or_default().saturating_sub(self.margin())
+    }
+
+    /// The time that an answer needs.
+    fn margin(&self) -> Duration {
+        self.deadline / 5
     }
 
     /// Sends a request once. It waits so long for a lock, or else only a moment.
@@ -286,6 +300,9 @@ impl PostgresCarrier {
         patience(self.deadline)
     }
 }
+
+/// The least time for which the server waits for a lock.
+const TICK: Duration = Duration::from_millis(1);
 
 /// How long an answer may take if callers wait until this deadline.
 pub(super) fn patience(deadline: Duration) -> Duration {

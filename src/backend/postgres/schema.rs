@@ -46,11 +46,13 @@ impl Schema {
         self.name.statements(&text)
     }
 
-    /// As [`call_within`](Self::call_within), and no longer than the connection says.
+    /// As [`call_within`](Self::call_within), and no longer than the connection says. The operators
+    /// have the very types of those of the system: it runs with the search path of the caller.
     pub(super) fn call_within_both(&self, patience: &str) -> String {
         self.call_within(&format!(
             "least({patience}, nullif(pg_catalog.date_part('epoch', \
-             pg_catalog.current_setting('lock_timeout')::interval) * 1000, 0)::integer)"
+             pg_catalog.current_setting('lock_timeout')::pg_catalog.interval) \
+             * 1000::pg_catalog.float8, 0::pg_catalog.float8)::pg_catalog.int4)"
         ))
     }
 

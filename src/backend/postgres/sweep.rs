@@ -49,8 +49,11 @@ impl Sweeper {
         let (sweeper, pool, statement) =
             (SweepGuard(Arc::clone(self)), pool.clone(), schema.sweep().to_owned());
         tokio::spawn(async move {
-            // A sweep that fails costs nothing but space, until the next one.
-            let _ = timeout(LONGEST, sweeper.0.sweep(&pool, lent, &statement)).await;
+            // A sweep that fails costs nothing but space, until the next one, at other pages.
+            let swept = timeout(LONGEST, sweeper.0.sweep(&pool, lent, &statement)).await;
+            if !matches!(swept, Ok(Some(()))) {
+                sweeper.0.next_page.fetch_add(PAGES, Ordering::Relaxed);
+            }
         });
     }
 
@@ -60,8 +63,9 @@ impl Sweeper {
         let first = self.next_page.load(Ordering::Relaxed);
         let arguments: [(&(dyn ToSql + Sync), Type); 3] =
             [(&first, Type::INT8), (&PAGES, Type::INT8), (&self.max_keys, Type::INT8)];
-        let rows = connection.query_typed(statement, &arguments).await.ok()?;
+        let rows = connection.query_typed(statement, &arguments).await;
         lent.give_back();
+        let rows = rows.ok()?;
         let pages: i64 = rows.first()?.try_get(0).ok()?;
         let next = first.saturating_add(PAGES);
         self.next_page.store(if next < pages { next } else { 0 }, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 use std::fmt;
 #[cfg(test)]
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -62,8 +63,8 @@ impl Carrier for RedisCarrier {
 
     fn mark(&self, _operation: &Operation) {}
 
-    fn silent_since(&self, slot: u16) -> Option<Option<Instant>> {
-        self.link.silent_since(slot)
+    fn is_late(&self, slot: u16, time: Duration) -> Option<bool> {
+        self.link.is_late(slot, time)
     }
 }
 

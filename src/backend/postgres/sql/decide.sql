@@ -529,9 +529,9 @@ BEGIN
     END LOOP;
     ends := clock_timestamp() + patience * interval '1 millisecond';
     WHILE cardinality(rest) > 0 LOOP
-        is_last := clock_timestamp() >= ends;
         left_over := '{}';
         FOREACH k IN ARRAY rest LOOP
+            is_last := clock_timestamp() >= ends;
             is_sound := false;
             BEGIN
                 PERFORM 1 FROM tollgate.buckets b WHERE b.key = keys[k] FOR UPDATE NOWAIT;
@@ -559,6 +559,9 @@ BEGIN
                     ELSE
                         left_over := left_over || k;
                     END IF;
+                    CONTINUE;
+                WHEN serialization_failure THEN
+                    -- Another transaction has just changed it, and holds it no more.
                     CONTINUE;
                 WHEN SQLSTATE 'TOLLG' OR SQLSTATE 'TOLLH' OR insufficient_privilege
                     OR check_violation OR numeric_value_out_of_range OR division_by_zero

@@ -1,7 +1,7 @@
 -- Removes buckets that equal absent ones from some pages of the table, from `first_page` on. If the
--- table has more than `most_keys` buckets, by the number in these pages, it removes as large a share of
--- theirs: those that have used the smallest shares of their capacity. Returns how many it has removed,
--- and how many pages the table has.
+-- table has more than `most_keys` rows, by the statistics of the server, it removes as large a share of
+-- those in these pages: the buckets that have used the smallest shares of their capacity. Returns how
+-- many it has removed, and how many pages the table has.
 --
 -- A bucket is kept for a second longer than needed, because the clock may step back. Rows that a
 -- decision has locked are skipped: it is changing them.
@@ -16,9 +16,9 @@ DECLARE
     first CONSTANT tid := format('(%s,0)', least(first_page, 4294967294))::tid;
     behind CONSTANT tid := format('(%s,0)', least(first_page + pages, 4294967294))::tid;
     now CONSTANT bigint := tollgate.clock(ARRAY[]::bigint[]);
-    -- The buckets in these pages, and those that the table has more than it may, by their number.
-    seen bigint;
-    excess double precision;
+    -- The rows of the table, and how many of those in these pages are too many.
+    live CONSTANT bigint := coalesce(pg_stat_get_live_tuples('tollgate.buckets'::regclass), 0);
+    excess bigint;
     evicted bigint;
 BEGIN
     WITH droppable AS MATERIALIZED (
@@ -32,23 +32,22 @@ BEGIN
     GET DIAGNOSTICS removed = ROW_COUNT;
     table_pages := pg_relation_size('tollgate.buckets') / current_setting('block_size')::bigint;
 
-    SELECT count(*) INTO seen FROM tollgate.buckets b WHERE b.ctid >= first AND b.ctid < behind;
-    excess := seen - most_keys * least(pages, table_pages - first_page)::double precision
-        / greatest(table_pages, 1);
-    IF excess < 1 THEN
+    IF live <= most_keys THEN
         RETURN;
     END IF;
+    SELECT ceil(count(*) * (live - most_keys)::double precision / live)::bigint INTO excess
+    FROM tollgate.buckets b WHERE b.ctid >= first AND b.ctid < behind;
     WITH least_used AS MATERIALIZED (
         SELECT b.ctid FROM tollgate.buckets b
         WHERE b.ctid >= first AND b.ctid < behind
         ORDER BY
             -- Blocked buckets go last, and those in debt before them.
             b.ts > now,
-            (
+            CASE WHEN b.capacity > 0 THEN (
                 b.capacity
                 - tollgate.refreshed(b.gain, b.capacity, abs(b.step), b.value, b.ts, now)
-            )::double precision / greatest(b.capacity, 1)
-        LIMIT ceil(excess)::bigint
+            )::double precision / b.capacity END
+        LIMIT excess
         FOR UPDATE SKIP LOCKED
     )
     DELETE FROM tollgate.buckets b USING least_used l

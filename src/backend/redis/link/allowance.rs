@@ -120,8 +120,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        let now = self.silence.now();
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
-        self.silence.ask();
+        self.silence.ask(now);
         Poll::Ready(Ok(written))
     }
 

@@ -127,10 +127,10 @@ impl Cluster {
         }
     }
 
-    /// Since when the master of a slot owes an answer, if it is connected.
-    pub(super) fn silent_since(&self, slot: u16) -> Option<Option<Instant>> {
+    /// Whether the master of a slot takes, or took, as long as this to answer, if that is known.
+    pub(super) fn is_late(&self, slot: u16, time: Duration) -> Option<bool> {
         match self.find(slot) {
-            OwnerLookup::Owner(node) => node.silent_since(),
+            OwnerLookup::Owner(node) => node.is_late(time),
             OwnerLookup::Failure(_) | OwnerLookup::Unread => None,
         }
     }

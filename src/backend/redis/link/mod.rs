@@ -166,11 +166,11 @@ impl Link {
         }
     }
 
-    /// Since when the server of a slot owes an answer, if it is connected.
-    pub(super) fn silent_since(&self, slot: u16) -> Option<Option<Instant>> {
+    /// Whether the server of a slot takes, or took, as long as this to answer, if that is known.
+    pub(super) fn is_late(&self, slot: u16, time: Duration) -> Option<bool> {
         match &self.0.route {
-            Route::Single(node) => node.silent_since(),
-            Route::Cluster(cluster) => cluster.silent_since(slot),
+            Route::Single(node) => node.is_late(time),
+            Route::Cluster(cluster) => cluster.is_late(slot, time),
         }
     }
 

@@ -44,9 +44,9 @@ impl Node {
         self.0.loss(serial).await;
     }
 
-    /// Since when the node owes an answer, if it is connected.
-    pub(super) fn silent_since(&self) -> Option<Option<Instant>> {
-        self.0.silent_since()
+    /// As [`NodeState::is_late`].
+    pub(super) fn is_late(&self, time: Duration) -> Option<bool> {
+        self.0.is_late(time)
     }
 
     /// Starts an attempt, unless there is a connection or an attempt is under way.

@@ -20,7 +20,7 @@
 //! out and reports a loss after connection 4 was made. The number is not that of the present
 //! connection, so connection 4 stays.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use ::redis::RedisError;
@@ -40,7 +40,8 @@ pub(super) struct NodeState {
     within: Duration,
     connectivity: watch::Sender<Connectivity>,
     attempt: SingleFlight,
-    /// Since when the server answers that it cannot decide yet, if its last answer was that.
+    /// Since when the server decides nothing: its last answer was that it cannot yet, or a connection
+    /// was lost while an answer was owed.
     refusing: Mutex<Option<Instant>>,
 }
 
@@ -107,16 +108,28 @@ impl NodeState {
 
     /// Notes whether the server has answered that it cannot decide yet.
     pub(super) fn note_answer(&self, is_refusal: bool) {
-        let mut refusing = self.refusing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refusing = self.refusing();
         *refusing = is_refusal.then(|| refusing.unwrap_or_else(Instant::now));
     }
 
-    /// Since when the server owes an answer that decides, if there is a connection.
-    pub(super) fn silent_since(&self) -> Option<Option<Instant>> {
-        let refusing = *self.refusing.lock().unwrap_or_else(PoisonError::into_inner);
-        match &self.connectivity.borrow().phase {
-            Phase::Connected { wire, .. } => Some(refusing.or(wire.silent_since())),
-            Phase::Connecting | Phase::Pausing { .. } | Phase::Disconnected => None,
+    fn refusing(&self) -> MutexGuard<'_, Option<Instant>> {
+        // A poisoned lock is harmless: it guards one value.
+        self.refusing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether an answer that decides took, or takes, as long as this; `None` if that is not known.
+    pub(super) fn is_late(&self, time: Duration) -> Option<bool> {
+        let refusing = *self.refusing();
+        if refusing.is_some_and(|since| since.elapsed() >= time) {
+            return Some(true);
+        }
+        let state = self.connectivity.borrow();
+        let Phase::Connected { wire, .. } = &state.phase else { return None };
+        let silence = wire.silence();
+        match silence.has_lasted(time) {
+            true => Some(true),
+            // The next answer may be one that is not complete.
+            false => (silence.heard().elapsed() < time).then_some(false),
         }
     }
 
@@ -172,9 +185,13 @@ impl NodeState {
             // If the attempt has not been settled, nothing else tells of the loss: `settle` looks
             // at it.
             state.lost = serial;
-            if let Phase::Connected { since, .. } = &state.phase
+            if let Phase::Connected { since, wire } = &state.phase
                 && state.serial == serial
             {
+                // Until an answer comes on another connection, this is owed.
+                if let Some(owed) = wire.silence().since() {
+                    self.refusing().get_or_insert(owed);
+                }
                 again = since.elapsed() >= STEADY;
                 if again {
                     state.failures = 0;

@@ -93,9 +93,9 @@ impl Wire {
         }
     }
 
-    /// Since when the server owes an answer; `None` if it owes none.
-    pub(super) fn silent_since(&self) -> Option<Instant> {
-        self.shared.silence.since()
+    /// How the server has answered lately.
+    pub(super) fn silence(&self) -> &Silence {
+        &self.shared.silence
     }
 
     /// Notes an answer, and tells how long the server has answered nothing else than that it cannot

@@ -85,10 +85,15 @@ pub(in crate::backend) trait Carrier:
         None
     }
 
-    /// Since when the server of a slot owes an answer, if its connection tells that: `Some(None)` if it
-    /// owes none.
-    fn silent_since(&self, _slot: u16) -> Option<Option<Instant>> {
+    /// Whether the server of a slot takes, or took, as long as this to answer, if its connection tells.
+    fn is_late(&self, _slot: u16, _time: Duration) -> Option<bool> {
         None
+    }
+
+    /// Whether a job of a call that failed by this error, and has no other slot by now, has the time to
+    /// be sent again.
+    fn retries(&self, _slot: u16, _job: &Job, _error: &BackendError) -> bool {
+        false
     }
 }
 
@@ -260,7 +265,15 @@ impl<C: Carrier> BatcherShared<C> {
                         taken = JobBatch { jobs: stay, last_arrival };
                         continue;
                     }
-                    Err(jobs) => fail(jobs, &error),
+                    Err(jobs) => {
+                        let again = |job: &Job| self.carrier.retries(slot, job, &error);
+                        let (again, over): (Vec<_>, Vec<_>) = jobs.into_iter().partition(again);
+                        fail(over, &error);
+                        if !again.is_empty() {
+                            taken = JobBatch { jobs: again, last_arrival };
+                            continue;
+                        }
+                    }
                 },
                 // Of a call that named two places, each job may be in one place alone.
                 Division::OneByOne if jobs.len() > 1 => {
@@ -429,28 +442,25 @@ struct Caller<C: Carrier> {
 impl<C: Carrier> Caller<C> {
     /// The error at the deadline.
     ///
-    /// It is the store that is late if it has owed an answer for most of the time. A connection tells
-    /// since when; where none does, a call has to be on its way as long, and this process must not be
-    /// what takes the time. Otherwise this process is overloaded: so it is if it had more to send than a
-    /// call takes, and calls were answered.
+    /// It is the store that is late if it owes an answer for most of the time, or did so when the last
+    /// one came. A connection tells that; where none does, calls have to be without an answer for as long.
+    /// In either case, this process must not be what takes the time. Otherwise it is overloaded: so it is
+    /// if it had more to send than a call takes, and calls were answered.
     fn late(&self, deadline: Instant, lag: Lag) -> BackendError {
         if let Some(error) = self.shared.carrier.late(self.slot, &self.mark) {
             return error;
         }
         let within = self.shared.deadline;
+        let most = within / 5 * 4;
         let before = |instant: Instant, time| instant.checked_sub(time).unwrap_or(instant);
-        let then = before(deadline, within / 5 * 4);
-        let silent = self.shared.carrier.silent_since(self.slot);
+        let is_late = self.shared.carrier.is_late(self.slot, most);
         let mut queues = self.shared.queues();
-        match silent {
-            _ if queues.was_overloaded_since(self.slot, before(self.begun, within)) => {}
-            Some(since) if since.is_some_and(|since| since <= then) => {
-                return BackendError::timeout(C::STORE, within);
-            }
-            None if queues.is_silent_since(self.slot, then) => return lag.error(C::STORE, within),
-            Some(_) | None => {}
+        let is_late =
+            is_late.unwrap_or_else(|| queues.is_silent_since(self.slot, before(deadline, most)));
+        match is_late && !queues.was_overloaded_since(self.slot, before(self.begun, within)) {
+            true => lag.error(C::STORE, within),
+            false => BackendError::overloaded(C::STORE, within),
         }
-        BackendError::overloaded(C::STORE, within)
     }
 }
 

@@ -74,16 +74,18 @@ impl SendQueues {
         let group = self.group(slot);
         // Only answers in time tell that the server is well, so that a queue which is too long is
         // reported as overload and not as an outage.
-        if now.saturating_duration_since(begun) <= deadline {
-            group.answered_at = Some(now);
+        if now.saturating_duration_since(begun) > deadline {
+            return;
         }
+        group.answered_at = Some(now);
         if let Some(slot) = group.slots.get_mut(&slot) {
             let others = slot.calls.saturating_sub(slot.ready) > 1;
             slot.silent_since = others.then_some(now);
         }
     }
 
-    /// Whether calls for this slot, or those that it waits for, were without an answer since `then`.
+    /// Whether calls for this slot, or those that it waits for, were without an answer in time since
+    /// `then`.
     pub(super) fn is_silent_since(&mut self, slot: u16, then: Instant) -> bool {
         let is_silent = |slot: &SlotQueue| slot.silent_since.is_some_and(|since| since <= then);
         let slots = &self.group(slot).slots;
@@ -147,7 +149,7 @@ struct SlotQueue {
     ready: usize,
     /// Whether it is among the waiting slots.
     is_waiting: bool,
-    /// When the first of the calls was sent that have no answer. One that failed has none either.
+    /// When the first of the calls was sent that have no answer in time. One that failed has none.
     silent_since: Option<Instant>,
 }
 
