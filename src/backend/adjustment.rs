@@ -49,6 +49,8 @@ pub struct Adjustment<'a> {
     mark: Option<ResetMark>,
     /// The store that took the units.
     origin: Origin,
+    /// What the local store of a fallback has not paid of that charge. It gets that much less back.
+    unpaid: Units,
     /// What the charge has left that took the units, if the caller knows.
     charged: Option<State>,
     /// Whether the bucket is known not to be blocked, even if it looks so.
@@ -135,6 +137,7 @@ impl<'a> Adjustment<'a> {
             change,
             mark: None,
             origin: Origin::Store,
+            unpaid: 0,
             charged: None,
             is_open: false,
         }
@@ -183,6 +186,16 @@ impl<'a> Adjustment<'a> {
 
     pub(crate) const fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// Sets how many units of the charge the local store of a fallback has not paid.
+    pub(crate) const fn with_unpaid(mut self, units: Units) -> Self {
+        self.unpaid = units;
+        self
+    }
+
+    pub(crate) const fn unpaid(&self) -> Units {
+        self.unpaid
     }
 
     /// The same for a bucket that is not blocked, although it is in debt at a time in the future.

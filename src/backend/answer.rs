@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::charge::Charge;
 use super::error::BackendError;
-use super::origin::Origin;
+use super::origin::{Origin, Unpaid};
 use super::record::{BucketRecord, Found};
 use super::reset_log::ResetMark;
 use crate::algebra::{Bucket, Charged, ChargedPair, State, Units, Verdict};
@@ -263,6 +263,14 @@ impl Applied {
         self
     }
 
+    /// Sets what the local store of a fallback has not paid of each bucket.
+    pub(super) fn with_unpaid(mut self, unpaid: impl Iterator<Item = Unpaid>) -> Self {
+        for (reading, unpaid) in self.readings.as_mut_slice().iter_mut().zip(unpaid) {
+            reading.unpaid = unpaid;
+        }
+        self
+    }
+
     /// Which store has decided.
     pub(crate) fn origin(&self) -> Origin {
         let origins = self.readings().iter().map(|reading| reading.origin);
@@ -329,6 +337,8 @@ pub struct Reading {
     mark: ResetMark,
     /// The store that a later refund goes to.
     origin: Origin,
+    /// What the local store of a fallback has not paid of it.
+    unpaid: Unpaid,
 }
 
 impl Reading {
@@ -376,8 +386,8 @@ impl Reading {
 
     #[inline]
     pub(super) const fn in_micros(verdict: Verdict, state: State, units: Units, wait: u64) -> Self {
-        let (mark, origin) = (ResetMark::NONE, Origin::Store);
-        Self { verdict, state, units, wait, mark, origin }
+        let (mark, origin, unpaid) = (ResetMark::NONE, Origin::Store, Unpaid::NOTHING);
+        Self { verdict, state, units, wait, mark, origin, unpaid }
     }
 
     /// Sets the mark.
@@ -398,6 +408,12 @@ impl Reading {
     #[inline]
     pub(crate) const fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// What the local store of a fallback has not paid of it.
+    #[inline]
+    pub(crate) const fn unpaid(&self) -> Unpaid {
+        self.unpaid
     }
 
     /// The verdict of this bucket by itself; of a two-choices charge, that of both together.

@@ -149,7 +149,7 @@ pub use self::named_quota::NamedQuota;
 pub use self::on_failure::OnFailure;
 #[cfg(feature = "optimistic")]
 pub use self::optimistic::{Optimistic, Swap, SwapScan, SwapStore};
-pub(crate) use self::origin::Origin;
+pub(crate) use self::origin::{Origin, Unpaid};
 pub use self::owned::{OwnedAdjustment, OwnedBucketId, OwnedCharge};
 #[cfg(feature = "postgres")]
 pub use self::postgres::{InTransaction, Postgres, PostgresBuilder, PostgresConnection};

@@ -146,6 +146,7 @@ pub struct OwnedAdjustment {
     change: Change,
     mark: Option<ResetMark>,
     origin: Origin,
+    unpaid: Units,
     charged: Option<State>,
 }
 
@@ -154,7 +155,7 @@ impl OwnedAdjustment {
     #[must_use]
     pub const fn as_adjustment(&self) -> Adjustment<'_> {
         let adjustment = Adjustment::new(self.id.as_id(), &self.bucket, self.change);
-        let adjustment = adjustment.with_origin(self.origin);
+        let adjustment = adjustment.with_origin(self.origin).with_unpaid(self.unpaid);
         let adjustment = match self.mark {
             Some(mark) => adjustment.with_mark(mark),
             None => adjustment,
@@ -196,8 +197,8 @@ impl Adjustment<'_> {
     #[must_use]
     pub fn into_owned(self) -> OwnedAdjustment {
         let (id, change, mark) = (self.id().into_owned(), self.change(), self.mark());
-        let (origin, charged) = (self.origin(), self.charged());
-        OwnedAdjustment { id, bucket: *self.bucket(), change, mark, origin, charged }
+        let (origin, unpaid, charged) = (self.origin(), self.unpaid(), self.charged());
+        OwnedAdjustment { id, bucket: *self.bucket(), change, mark, origin, unpaid, charged }
     }
 }
 
@@ -241,6 +242,7 @@ mod tests {
             Adjustment::refund(id, &bucket, 7).with_mark(ResetLog::default().mark()),
             Adjustment::refund(id, &bucket, 7).with_charged(left),
             Adjustment::refund_since(id, &bucket, 7, left).with_origin(Origin::Fallback),
+            Adjustment::refund(id, &bucket, 7).with_unpaid(3),
             Adjustment::undo(id, &bucket, 7, left),
             Adjustment::block(id, &bucket, HOUR),
         ] {

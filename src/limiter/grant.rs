@@ -9,7 +9,7 @@ use super::Limit;
 use super::demand::Demand;
 use super::snapshot::{Level, Snapshot, sum_of_shards};
 use crate::algebra::{State, Units, Verdict};
-use crate::backend::{Adjustment, BucketId, Key, Origin, Reading, ResetMark};
+use crate::backend::{Adjustment, BucketId, Key, Origin, Reading, ResetMark, Unpaid};
 use crate::clock::Timestamp;
 use crate::quota::Quota;
 
@@ -30,9 +30,7 @@ pub(crate) struct Grant<L = Arc<Limit>> {
     mark: ResetMark,
     limit: L,
     key: Key,
-    /// The wait in microseconds until the buckets have what they granted. It cannot be derived from
-    /// `after`: if a call names a bucket twice, the first charge waits less.
-    wait: u64,
+    wait: GrantWait,
     /// What each bucket paid.
     units: [Units; 2],
     /// What each bucket held after that.
@@ -98,6 +96,40 @@ impl ShardPair {
     }
 }
 
+/// The wait until the buckets have what they granted, and what a local store has not paid of it.
+///
+/// The wait cannot be derived from what the buckets hold: if a call names a bucket twice, the first
+/// charge waits less. It has 53 bits of microseconds, which are 285 years.
+#[derive(Clone, Copy, Debug)]
+struct GrantWait(u64);
+
+impl GrantWait {
+    #[inline(always)]
+    fn none(unpaid: Unpaid) -> Self {
+        Self(u64::from(unpaid.number()))
+    }
+
+    /// The wait of a charge. Both of its buckets have the same, and the part that is larger counts.
+    fn of(readings: &[Reading]) -> Self {
+        let wait = readings.first().map_or(Duration::ZERO, Reading::wait);
+        let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+        let unpaid = readings.iter().map(Reading::unpaid).max().unwrap_or_default();
+        Self(micros.min(u64::MAX >> Unpaid::BITS) << Unpaid::BITS).with_unpaid(unpaid)
+    }
+
+    fn with_unpaid(self, unpaid: Unpaid) -> Self {
+        Self(self.0 >> Unpaid::BITS << Unpaid::BITS | u64::from(unpaid.number()))
+    }
+
+    const fn wait(self) -> Duration {
+        Duration::from_micros(self.0 >> Unpaid::BITS)
+    }
+
+    const fn unpaid(self) -> Unpaid {
+        Unpaid::from_low_bits(self.0)
+    }
+}
+
 /// One bucket that a grant took from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PaidBucket {
@@ -105,6 +137,14 @@ pub(crate) struct PaidBucket {
     pub(crate) units: Units,
     pub(crate) after: State,
     pub(crate) mark: ResetMark,
+    unpaid: Unpaid,
+}
+
+impl PaidBucket {
+    /// The units that the local store of a fallback has not paid.
+    pub(crate) fn unpaid(&self) -> Units {
+        self.unpaid.of(self.units)
+    }
 }
 
 impl<L> Grant<L> {
@@ -121,7 +161,7 @@ impl<L> Grant<L> {
             mark: reading.mark(),
             limit,
             key: mem::replace(key, Key::GLOBAL),
-            wait: 0,
+            wait: GrantWait::none(reading.unpaid()),
             units: [reading.units(), 0],
             after: [reading.state(), NO_STATE],
             at,
@@ -145,7 +185,7 @@ impl<L> Grant<L> {
             Some(reading) if asked_at.is_none() => reading.mark(),
             _ => asked_at,
         };
-        Self { cost, shards, mark, limit, key, wait: wait_micros(readings), units, after, at }
+        Self { cost, shards, mark, limit, key, wait: GrantWait::of(readings), units, after, at }
     }
 
     /// The time of the decision.
@@ -155,7 +195,7 @@ impl<L> Grant<L> {
 
     /// The wait until the buckets have what they granted.
     pub(crate) const fn wait(&self) -> Duration {
-        Duration::from_micros(self.wait)
+        self.wait.wait()
     }
 
     pub(crate) const fn key(&self) -> &Key {
@@ -178,14 +218,17 @@ impl<L> Grant<L> {
     /// Adds what was charged on top of it. If the bucket was reset in between, the grant returns
     /// nothing: it does not know which part it took before.
     pub(crate) fn add(&mut self, readings: &[Reading], at: Timestamp) {
-        let before = self.units;
+        let (before, unpaid) = (self.units, self.wait.unpaid().of(sum(self.units)));
         let origin = self.origin().and(origin(readings));
         self.cost = CostOrigin::new(self.has_explicit_cost(), origin);
         (self.units, self.after) = paid(readings);
         for (units, before) in self.units.iter_mut().zip(before) {
             *units = units.saturating_add(before);
         }
-        self.wait = wait_micros(readings);
+        let wait = GrantWait::of(readings);
+        let (more, all) = (sum(self.units).saturating_sub(sum(before)), sum(self.units));
+        let unpaid = unpaid.saturating_add(wait.unpaid().of(more));
+        self.wait = wait.with_unpaid(Unpaid::part(unpaid, all));
         self.at = at;
     }
 }
@@ -196,10 +239,9 @@ fn origin(readings: &[Reading]) -> Origin {
     readings.iter().map(Reading::origin).reduce(Origin::and).unwrap_or_default()
 }
 
-/// The wait of a charge. Both of its buckets have the same.
-fn wait_micros(readings: &[Reading]) -> u64 {
-    let wait = readings.first().map_or(Duration::ZERO, Reading::wait);
-    u64::try_from(wait.as_micros()).unwrap_or(u64::MAX)
+/// What both buckets have paid.
+fn sum(units: [Units; 2]) -> Units {
+    units.iter().fold(0, |all, units| all.saturating_add(*units))
 }
 
 /// What each bucket paid, and what it held after that.
@@ -226,9 +268,9 @@ impl<L: Borrow<Limit>> Grant<L> {
 
     fn buckets(&self) -> impl Iterator<Item = PaidBucket> + Clone + use<L> {
         let &Self { shards, mark, units: [units, other_units], after: [after, rest], .. } = self;
-        let [shard, other] = shards.numbers();
-        let first = PaidBucket { shard, units, after, mark };
-        let second = PaidBucket { shard: other, units: other_units, after: rest, mark };
+        let ([shard, other], unpaid) = (shards.numbers(), self.wait.unpaid());
+        let first = PaidBucket { shard, units, after, mark, unpaid };
+        let second = PaidBucket { shard: other, units: other_units, after: rest, mark, unpaid };
         iter::once(first).chain(self.limit().is_in_shards().then_some(second))
     }
 
@@ -253,13 +295,12 @@ impl<L: Borrow<Limit>> Grant<L> {
             let held = self.buckets().map(|bucket| (bucket.after.value, bucket.units));
             state.value = sum_of_shards(held, limit.quota().get_shards());
         }
-        let paid = self.units.iter().fold(0_i64, |all, units| all.saturating_add(*units));
-        let cost = limit.bucket().tokens(paid).whole();
-        match self.wait {
-            0 => Level::admitted(state, cost, self.at),
+        let cost = limit.bucket().tokens(sum(self.units)).whole();
+        match self.wait() {
+            Duration::ZERO => Level::admitted(state, cost, self.at),
             wait => Level {
                 verdict: Verdict::Reserved,
-                wait: Some(Duration::from_micros(wait)),
+                wait: Some(wait),
                 ..Level::admitted(state, cost, self.at)
             },
         }
@@ -295,7 +336,7 @@ impl<L: Borrow<Limit>> Grant<L> {
                 false => Adjustment::refund(id, bucket, units),
             };
             let refund = refund.with_mark(paid.mark).with_charged(paid.after);
-            let refund = refund.with_origin(self.origin());
+            let refund = refund.with_origin(self.origin()).with_unpaid(paid.unpaid());
             (refund, paid.units.saturating_sub(units))
         })
     }

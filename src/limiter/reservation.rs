@@ -264,7 +264,7 @@ impl HeldGrants {
                     }
                     let returned = self.limiter.queues().returned_since(id, made)?;
                     let left = bucket.with_returned(paid.after, returned);
-                    Some(Adjustment::undo(id, bucket, paid.units, left))
+                    Some(Adjustment::undo(id, bucket, paid.units, left).with_unpaid(paid.unpaid()))
                 })
             })
             .collect();

@@ -9,8 +9,8 @@
 //!
 //! **One store for each permit.** The answer of the local store is marked, the permit keeps the mark,
 //! and what it gives back carries it. So a permit that was paid locally is settled locally, also when
-//! the store is back, and one that was paid in the store never returns tokens to local buckets that
-//! did not pay them.
+//! the store is back. What was paid in the store comes back to a local bucket as far as that has paid
+//! it too: a bucket that was short has paid a part, and the mark tells which.
 //!
 //! ```text
 //!           charge                    store answers          charge in the local store too
@@ -54,7 +54,8 @@ use crate::quota::{Quota, QuotaError};
 /// * **The switch.** The local buckets are kept warm: they have what this process has taken from the
 ///   store lately. A client that has used up its limit through this process does not find a full
 ///   bucket. What it took through other processes is not known here.
-/// * **Permits** are settled and refunded in the store that they were paid in.
+/// * **Permits** are settled and refunded in the store that they were paid in. If that is the other
+///   store, a local bucket that has paid a part of the charge gets back no more than that.
 /// * **Waiting.** In an outage, a request that would have to wait is refused, with the time at which
 ///   the local bucket has its tokens. Requests that wait already keep their instants.
 /// * **Peeks** go to the store alone, and fail while it does; so do lists of
@@ -277,10 +278,7 @@ fn finish_charges<L: Backend>(
     answer: Result<Applied, BackendError>,
 ) -> Answer<Applied> {
     match answer {
-        Ok(applied) => {
-            local.mirror(charges, &applied);
-            Answer::Ready(Ok(from_store(applied)))
-        }
+        Ok(applied) => Answer::Ready(Ok(from_store(local.mirror(charges, applied)))),
         Err(error) => local.decide(charges, error),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::algebra::{Bucket, State};
-use crate::backend::adjustment::{Adjustment, Change, convert_units};
+use crate::backend::adjustment::{Adjustment, Change, convert_units, cost_in};
 use crate::quota::{Quota, QuotaError};
 
 /// The numbers by which the local store decides.
@@ -45,7 +45,8 @@ pub(super) fn state_in(state: State, from: &Bucket, to: &Bucket) -> State {
     State { value: convert_units(state.value, from, to), ts: state.ts }
 }
 
-/// The adjustment by local numbers. An undone charge is a refund there: nothing was reserved.
+/// The adjustment by local numbers. An undone charge is a refund there: nothing was reserved. What the
+/// local bucket has not paid of the charge does not come back to it.
 pub(super) fn adjustment_in<'a>(one: &Adjustment<'a>, to: &'a Bucket) -> Adjustment<'a> {
     let from = one.bucket();
     let change = match one.change() {
@@ -58,5 +59,6 @@ pub(super) fn adjustment_in<'a>(one: &Adjustment<'a>, to: &'a Bucket) -> Adjustm
         },
         block @ Change::Block { .. } => block,
     };
-    Adjustment::new(one.id(), to, change)
+    let unpaid = cost_in(one.unpaid(), from, to).min(change.returns_at_most()).max(0);
+    Adjustment::new(one.id(), to, change.returning_less(unpaid))
 }

@@ -3,15 +3,17 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::numbers::{LocalNumbers, adjustment_in, state_in};
-use crate::algebra::{Bucket, Verdict};
+use crate::algebra::{Bucket, Units, Verdict};
 use crate::backend::Backend;
 use crate::backend::adjustment::{Adjustment, convert_units, cost_in};
 use crate::backend::answer::{Answer, Applied, Reading};
 use crate::backend::charge::{BucketId, Charge};
 use crate::backend::error::BackendError;
 use crate::backend::on_failure::OnFailure;
-use crate::backend::origin::Origin;
+use crate::backend::origin::{Origin, Unpaid};
 use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// The local store of a fallback.
@@ -44,27 +46,44 @@ impl<L: Backend> Understudy<L> {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Takes what the store has taken, as far as the local buckets hold it.
-    pub(super) fn mirror(&self, charges: &[Charge<'_>], applied: &Applied) {
+    /// Takes what the store has taken, as far as the local buckets hold it. The answer then tells
+    /// what they do not.
+    pub(super) fn mirror(&self, charges: &[Charge<'_>], applied: Applied) -> Applied {
         if applied.verdict() == Verdict::Refused {
-            return;
+            return applied;
         }
         let named = charges.iter().flat_map(|charge| charge.ids().map(move |id| (charge, id)));
+        let mut unpaid = SmallVec::<[Unpaid; 4]>::new();
         for ((charge, id), reading) in named.zip(applied.readings()) {
-            if reading.units() <= 0 || charge.get_on_failure().is_some() {
-                continue;
+            let is_here = reading.units() > 0 && charge.get_on_failure().is_none();
+            let local = is_here.then(|| self.numbers.local(id.limit(), charge.bucket())).flatten();
+            unpaid.push(local.map_or(Unpaid::NOTHING, |local| {
+                let units = cost_in(reading.units(), charge.bucket(), &local);
+                Unpaid::part(units.saturating_sub(self.pay(id, &local, units)), units)
+            }));
+        }
+        applied.with_unpaid(unpaid.into_iter())
+    }
+
+    /// Takes these units from a local bucket, or else all that it holds. Returns what was taken.
+    fn pay(&self, id: BucketId<'_>, local: &Bucket, units: Units) -> Units {
+        let Answer::Ready(Ok(taken)) = self.store.apply(&[Charge::take(id, local, units)]) else {
+            // An answer that is not ready is not waited for, so it may have taken nothing.
+            return 0;
+        };
+        match taken.readings() {
+            [short] if taken.verdict() == Verdict::Refused => {
+                let held = short.state().value.max(0);
+                if held > 0 {
+                    drop(self.store.adjust(&[Adjustment::refund(
+                        id,
+                        local,
+                        held.saturating_neg(),
+                    )]));
+                }
+                held
             }
-            let Some(local) = self.numbers.local(id.limit(), charge.bucket()) else { continue };
-            let units = cost_in(reading.units(), charge.bucket(), &local);
-            // An answer that is not ready is not waited for.
-            if let Answer::Ready(Ok(taken)) = self.store.apply(&[Charge::take(id, &local, units)])
-                && taken.verdict() == Verdict::Refused
-                && let [short] = taken.readings()
-                && short.state().value > 0
-            {
-                let rest = Adjustment::refund(id, &local, short.state().value.saturating_neg());
-                drop(self.store.adjust(&[rest]));
-            }
+            _ => units,
         }
     }
 

@@ -60,6 +60,7 @@ impl QueueBucket {
 pub(super) struct TakenUnits {
     pub(super) part: QueueBucket,
     pub(super) units: Units,
+    pub(super) unpaid: Units,
     pub(super) after: State,
 }
 
@@ -82,6 +83,7 @@ impl BucketSet {
             let is_same = again.part == first.part;
             if is_same {
                 first.units = first.units.saturating_add(again.units);
+                first.unpaid = first.unpaid.saturating_add(again.unpaid);
             }
             is_same
         });

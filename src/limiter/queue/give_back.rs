@@ -120,7 +120,11 @@ impl SharedQueue {
     pub(super) fn give_back(&self, units: &UnitVec) {
         let parts = self.buckets().parts().iter().zip(units.as_slice());
         let mut refunds: SmallVec<[Adjustment<'_>; 2]> = parts
-            .map(|(part, &units)| Adjustment::refund(part.id(), part.bucket(), units))
+            .map(|(part, &units)| {
+                // They were paid for other work. It is not known how much of that a local store has
+                // paid, so it gets nothing back.
+                Adjustment::refund(part.id(), part.bucket(), units).with_unpaid(units)
+            })
             .collect();
         if let Some(registry) = self.registry.upgrade() {
             // Not awaited: it completes in a task if the store answers later.

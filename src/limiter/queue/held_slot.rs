@@ -35,7 +35,7 @@ impl HeldSlot {
                     grant.key().clone(),
                     paid.shard,
                 );
-                TakenUnits { part, units: paid.units, after: paid.after }
+                TakenUnits { part, units: paid.units, unpaid: paid.unpaid(), after: paid.after }
             })
         });
         let (buckets, taken) = BucketSet::from_taken(taken.collect());
@@ -44,7 +44,8 @@ impl HeldSlot {
         let key = SlotKey::new(after, at, made.number);
         let units = taken.iter().map(|taken| taken.units).collect();
         let after = taken.iter().map(|taken| taken.after).collect();
-        let slot = TimeSlot { key, grant: SlotGrant { taken: units, after, made } };
+        let unpaid = taken.iter().map(|taken| taken.unpaid).collect();
+        let slot = TimeSlot { key, grant: SlotGrant { taken: units, unpaid, after, made } };
         Self { queue: registry.queue_for(buckets, now), slot, held: true }
     }
 

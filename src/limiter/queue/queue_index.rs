@@ -124,7 +124,7 @@ mod tests {
 
     fn set(buckets: impl IntoIterator<Item = QueueBucket>) -> BucketSet {
         let after = State { value: 0, ts: Timestamp::UNIX_EPOCH };
-        let taken = buckets.into_iter().map(|part| TakenUnits { part, units: 1, after });
+        let taken = buckets.into_iter().map(|part| TakenUnits { part, units: 1, unpaid: 0, after });
         BucketSet::from_taken(taken.collect()).0
     }
 

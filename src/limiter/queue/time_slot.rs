@@ -84,6 +84,8 @@ pub(crate) struct SlotGrant {
     /// The units that the reservation took. It stays what it was when a cheaper waiter uses the
     /// slot, so that an undo returns all of it.
     pub(super) taken: UnitVec,
+    /// What the local store of a fallback has not paid of it.
+    pub(super) unpaid: UnitVec,
     /// What the buckets held after the reservation.
     pub(super) after: StateVec,
     pub(super) made: StoreEvent,

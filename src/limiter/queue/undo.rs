@@ -87,7 +87,7 @@ impl SharedQueue {
                 self.with(|waiters, wakers| waiters.record_refusal(slot, self.now(), wakers));
                 continue;
             };
-            let taken = slot.grant.taken.clone();
+            let (taken, unpaid) = (slot.grant.taken.clone(), slot.grant.unpaid.clone());
             let has_other_left = Arc::new(AtomicBool::new(false));
             // Made before the store is asked, which may panic.
             let undo = PendingUndo {
@@ -97,9 +97,10 @@ impl SharedQueue {
                 has_other_left: Arc::clone(&has_other_left),
             };
             let mut adjustments = SmallVec::<[Adjustment<'_>; 2]>::new();
-            let parts = self.buckets().parts().iter().zip(taken.as_slice());
-            for ((part, &units), after) in parts.zip(expected) {
-                adjustments.push(Adjustment::undo(part.id(), part.bucket(), units, after));
+            let parts = self.buckets().parts().iter().zip(taken.as_slice()).zip(unpaid.as_slice());
+            for (((part, &units), &unpaid), after) in parts.zip(expected) {
+                let undo = Adjustment::undo(part.id(), part.bucket(), units, after);
+                adjustments.push(undo.with_unpaid(unpaid));
             }
             match self.backend.adjust(&adjustments) {
                 Answer::Ready(answer) => {

@@ -51,6 +51,14 @@ impl Case {
         self.store.set(Fault::Late);
     }
 
+    /// The whole tokens that are left of the limit while the store fails.
+    async fn left_in_outage(&self, limit: &Limit) -> i64 {
+        self.fail();
+        let permit = self.limiter.limit(limit).cost(0).await.unwrap();
+        self.recover();
+        permit.remaining().cast_signed()
+    }
+
     /// The whole tokens that the store holds.
     fn in_store(&self, limit: &Limit) -> i64 {
         held(&self.store.inner, limit)
@@ -63,8 +71,11 @@ impl Case {
 }
 
 fn held(memory: &Memory, limit: &Limit) -> i64 {
+    held_units(memory, limit).div_euclid(i64::try_from(limit.bucket().token()).unwrap())
+}
+
+fn held_units(memory: &Memory, limit: &Limit) -> i64 {
     let look = Charge::look(BucketId::new(limit.name(), &Key::GLOBAL), limit.bucket(), 0);
     let Answer::Ready(Ok(applied)) = memory.apply(&[look]) else { panic!() };
-    let value = applied.readings()[0].state().value;
-    value.div_euclid(i64::try_from(limit.bucket().token()).unwrap())
+    applied.readings()[0].state().value
 }
