@@ -61,7 +61,10 @@ impl EmptyAtInit {
             && self.clock.now() >= self.initialized_at + RESETS_KNOWN
         {
             // A bucket that is reset so late is as if never used: empty at the initialization.
-            for target in targets {
+            for (nth, target) in targets.iter().enumerate() {
+                if targets.iter().take(nth).any(|before| before.id() == target.id()) {
+                    continue;
+                }
                 let quota =
                     history.limits.iter().find(|(limit, _)| *limit == target.limit).unwrap().1;
                 self.empty(target.id(), &Bucket::of_shard(&quota).unwrap());
