@@ -362,10 +362,10 @@ mod tests {
             }
             assert!(lanes.is_empty() && is_bare(&lanes));
         }
-        // Here the callers are dropped.
+        // Here their deadlines have passed.
         let mut lanes = Lanes::default();
         for nth in 0..200 {
-            push(&mut lanes, &[&format!("u{nth}"), "ip", "all"], soon());
+            push(&mut lanes, &[&format!("u{nth}"), "ip", "all"], Instant::now());
         }
         while !lanes.is_empty() {
             lanes.drop_expired(Instant::now());
