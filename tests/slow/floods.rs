@@ -15,7 +15,7 @@ use tollgate_testing::{postgres, redis};
 async fn a_flood_of_one_key_of_redis_is_no_outage() {
     let server = redis::Server::start();
     let redis = Redis::at(server.url()).connect().await.unwrap();
-    flood(RateLimiter::new(redis), |_| 0).await.was_charged();
+    flood(RateLimiter::new(redis), |_| 0).await.passed_at_most(30);
 }
 
 /// The queue of each slot was short, however many slots waited: 144,490 of 149,675 were let through.
@@ -23,14 +23,14 @@ async fn a_flood_of_one_key_of_redis_is_no_outage() {
 async fn a_flood_of_keys_over_all_slots_of_a_redis_cluster_is_no_outage() {
     let cluster = redis::Cluster::start(3);
     let redis = Redis::cluster(cluster.urls()).connect().await.unwrap();
-    flood(RateLimiter::new(redis), |nth| nth).await.was_charged();
+    flood(RateLimiter::new(redis), |nth| nth).await.passed_at_most(60);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_one_key_of_postgres_is_no_outage() {
     let server = postgres::Server::start();
     let store = Postgres::at(server.settings()).connect().await.unwrap();
-    flood(RateLimiter::new(store), |_| 0).await.was_charged();
+    flood(RateLimiter::new(store), |_| 0).await.passed_at_most(30);
 }
 
 /// A commit of thousands of keys takes longer than callers wait. 64,424 requests were let through.
@@ -40,7 +40,7 @@ async fn a_flood_of_new_keys_of_a_file_is_no_outage() {
     let store = Embedded::at(&path).deadline(Duration::from_millis(20)).open().unwrap();
     let told = flood(RateLimiter::new(store), |nth| nth).await;
     std::fs::remove_file(&path).unwrap();
-    told.was_charged();
+    told.passed_at_most(30);
 }
 
 /// A server that is a little too slow is an outage for nearly all, however many calls are under way.
