@@ -45,6 +45,8 @@ macro_rules! pages {
 }
 
 pages! {
+    // A page that needs more than the default features in some examples is tested with those.
+    #[cfg(any(not(doctest), feature = "calendar"))]
     choosing: "choosing.md",
     keys_and_proxies: "keys-and-proxies.md",
     layers: "layers.md",
@@ -68,7 +70,6 @@ pages! {
     when_the_store_fails: "when-the-store-fails.md",
     #[cfg(all(feature = "leasing", feature = "redis"))]
     leasing: "leasing.md",
-    // A page that needs more than the default features in some examples is tested with those.
     #[cfg(any(not(doctest), feature = "redis"))]
     shards: "shards.md",
     #[cfg(all(feature = "admin", feature = "credentials"))]
