@@ -85,7 +85,7 @@ impl TableStore {
                     return Ok(answer);
                 }
             }
-            Err(BackendError::unavailable("table", "1,000 other calls wrote first"))
+            Err(BackendError::contended("table", 1_000))
         })
     }
 }
