@@ -26,8 +26,8 @@ pub(super) const COMMON: u16 = 0;
 const FIRST: u16 = 64;
 const SLOTS: u16 = 64;
 
-/// How many buckets can be aside. They share slots if they are more than there are. At this bound all
-/// are looked for anew.
+/// How many buckets can be aside. If they are more than the slots, several share one. At this bound the
+/// list is cleared, and failing calls fill it again.
 const MOST: usize = 16_384;
 
 /// The hashes of the buckets of a job.

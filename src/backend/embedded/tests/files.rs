@@ -345,7 +345,8 @@ impl crate::clock::Clock for StuckClock {
     }
 }
 
-/// A machine that boots with an old clock: a client had 0 of 10 a second for ever.
+/// On a machine that booted with an old clock, a client with a limit of 10 a second got no token until
+/// the clock had caught up.
 #[tokio::test]
 async fn buckets_gain_although_the_machine_starts_with_an_earlier_clock() {
     let dir = TestDir::new();
