@@ -262,7 +262,8 @@ impl PostgresBuilder {
         Ok(statements(&schema, self.is_logged))
     }
 
-    /// Connects, and makes the schema if it is missing, for at most 5 seconds.
+    /// Connects, and makes the schema if it is missing, for at most 5 seconds, or the deadline if that
+    /// is longer.
     ///
     /// # Errors
     ///
@@ -276,10 +277,11 @@ impl PostgresBuilder {
     /// all.
     pub async fn connect(self) -> Result<Postgres, BackendError> {
         let (migrates, is_logged) = (self.migrates, self.is_logged);
+        let patience = CONNECT_TIMEOUT.max(self.deadline);
         let postgres = self.connect_lazily()?;
-        match timeout(CONNECT_TIMEOUT, postgres.prepare(migrates, is_logged)).await {
+        match timeout(patience, postgres.prepare(migrates, is_logged)).await {
             Ok(ready) => ready?,
-            Err(_) => return Err(BackendError::timeout(STORE, CONNECT_TIMEOUT)),
+            Err(_) => return Err(BackendError::timeout(STORE, patience)),
         }
         Ok(postgres)
     }

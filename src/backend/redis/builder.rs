@@ -191,7 +191,7 @@ impl RedisBuilder {
         self
     }
 
-    /// Connects, and waits for the connection for at most 5 seconds.
+    /// Connects, and waits for the connection for at most 5 seconds, or the deadline if that is longer.
     ///
     /// Afterwards, a connection that breaks is replaced in the background.
     ///
@@ -204,11 +204,11 @@ impl RedisBuilder {
     ///
     /// Dropping the future ends the connection.
     pub async fn connect(self) -> Result<Redis, BackendError> {
-        let runtime = runtime()?;
+        let (runtime, patience) = (runtime()?, CONNECT_TIMEOUT.max(self.settings.deadline));
         let (link, names, settings) = self.open()?;
-        match timeout(CONNECT_TIMEOUT, link.ready()).await {
+        match timeout(patience, link.ready()).await {
             Ok(ready) => ready?,
-            Err(_) => return Err(BackendError::timeout("redis", CONNECT_TIMEOUT)),
+            Err(_) => return Err(BackendError::timeout("redis", patience)),
         }
         Ok(Redis::new(link, names, runtime, settings))
     }

@@ -50,12 +50,14 @@ async fn a_server_hangs() {
     let limiter = limiter(server.url(), Duration::from_micros(12_500));
     wait_until("connected", async || ask(&limiter).await.is_ok()).await;
     server.stop();
-    let error = ask(&limiter).await.unwrap_err();
-    assert!(error.is_timeout());
-    assert_eq!(
-        chain(&error),
-        "limit `counted` could not be decided < redis backend could not decide within 12.5ms"
-    );
+    // A test that has no processor for that long is told that it is overloaded.
+    let told =
+        "limit `counted` could not be decided < redis backend could not decide within 12.5ms";
+    wait_until(told, async || {
+        let error = ask(&limiter).await.unwrap_err();
+        error.is_timeout() && chain(&error) == told
+    })
+    .await;
 }
 
 #[tokio::test]
