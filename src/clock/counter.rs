@@ -43,7 +43,6 @@
 use std::hint::spin_loop;
 #[cfg(not(tollgate_loom))]
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::time::Instant;
 
 #[cfg(tollgate_loom)]
 use loom::hint::spin_loop;
@@ -166,38 +165,6 @@ impl<S: CounterSource> Counter<S> {
     }
 }
 
-/// The counter of this processor, and the system's monotonic clock.
-#[derive(Debug)]
-pub(super) struct Processor {
-    clock: quanta::Clock,
-    start: Instant,
-}
-
-impl Processor {
-    /// Measures the rate of the counter, if this is the first call in the process. That takes at
-    /// most a fifth of a second.
-    pub(super) fn new() -> Self {
-        Self { clock: quanta::Clock::new(), start: Instant::now() }
-    }
-}
-
-impl CounterSource for Processor {
-    #[inline]
-    fn count(&self) -> u64 {
-        self.clock.raw()
-    }
-
-    #[inline]
-    fn nanos_between(&self, from: u64, to: u64) -> u64 {
-        self.clock.delta_as_nanos(from, to)
-    }
-
-    fn system_nanos(&self) -> u64 {
-        // 64 bits of nanoseconds last for five centuries.
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -206,6 +173,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::clock::machine::Machine;
+    use crate::clock::processor::Processor;
 
     /// A counter that the test sets; each count is a nanosecond.
     #[derive(Default)]
@@ -329,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_reader_never_sees_half_of_an_anchor() {
-        let counter = Counter::new(Processor::new());
+        let counter = Counter::new(Processor::new(Machine::new()));
         let within = |told: u64, earliest: u64, latest: u64| {
             // The counter may be off by as much as it is trusted for.
             earliest <= told.saturating_add(ANCHOR_LIFE)

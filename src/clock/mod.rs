@@ -34,22 +34,24 @@
 
 #[cfg(feature = "quanta")]
 mod counter;
+mod machine;
+#[cfg(feature = "quanta")]
+mod processor;
 #[cfg(feature = "serde")]
 mod serde;
 mod text;
 mod timestamp;
 
 use std::fmt;
-use std::sync::Arc;
-#[cfg(feature = "quanta")]
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
-#[cfg(not(feature = "quanta"))]
-use std::time::Instant;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[cfg(feature = "quanta")]
-use self::counter::{Counter, Processor};
+use self::counter::Counter;
+use self::machine::{Followed, Machine, Nanos};
+#[cfg(feature = "quanta")]
+use self::processor::Processor;
 pub(crate) use self::text::excerpt;
 pub use self::timestamp::{Timestamp, TimestampError};
 
@@ -88,17 +90,38 @@ pub use self::timestamp::{Timestamp, TimestampError};
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The current time.
     fn now(&self) -> Timestamp;
+
+    /// A time that only passes, for the distance between two instants: [`now`](Self::now), unless the
+    /// clock follows another one that can be set, as [`SystemClock`] does.
+    fn monotonic(&self) -> Timestamp {
+        self.now()
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Timestamp {
         (**self).now()
     }
+
+    fn monotonic(&self) -> Timestamp {
+        (**self).monotonic()
+    }
 }
 
-/// The machine's time when the clock was made, advanced by the machine's monotonic clock.
+/// The machine's time of day, counted by its monotonic clock.
 ///
-/// Setting the machine's clock while the process runs therefore neither grants nor takes tokens.
+/// # When the machine's clock is set
+///
+/// Once a second a reader compares the two. A difference of up to a second changes nothing.
+///
+/// * **The time of day is ahead**: the machine was suspended, or had a wrong clock when the process
+///   started. The clock takes the step at once. To the buckets, that time has passed: they gain what
+///   they would have gained, up to their capacity.
+/// * **It is behind by up to a day**: time passes at half speed until the two have met, after twice the
+///   difference. Buckets gain half as fast, and waits take up to twice as long as they were told. If
+///   the clock went back instead, buckets would gain nothing until it has caught up.
+/// * **It is further behind**: the clock counts on as it did, and windows that begin at midnight begin
+///   early, until the process restarts.
 ///
 /// # With the feature `quanta`
 ///
@@ -122,60 +145,34 @@ pub struct SystemClock {
     anchor: Timestamp,
 }
 
-/// Tells how much time has passed since the first clock of the process was made.
+/// Tells how much time has passed since the first clock of the process was made. There is one for the
+/// process: measuring the counter's rate takes up to a fifth of a second.
+type SystemSource = &'static Quick<Followed<Machine>>;
+
 #[cfg(feature = "quanta")]
-type SystemSource = &'static Counter<Processor>;
-/// The instant at which this clock was made.
+type Quick<C> = Counter<Processor<C>>;
 #[cfg(not(feature = "quanta"))]
-type SystemSource = Instant;
+type Quick<C> = C;
+
+#[cfg(feature = "quanta")]
+fn quick<C: Nanos>(clock: C) -> Quick<C> {
+    Counter::new(Processor::new(clock))
+}
+#[cfg(not(feature = "quanta"))]
+fn quick<C: Nanos>(clock: C) -> Quick<C> {
+    clock
+}
 
 impl SystemClock {
     /// Anchors a clock at the machine's time.
     #[must_use]
     pub fn new() -> Self {
-        let source = source();
-        let now = machine_time().as_micros();
-        // The machine's time is read only here. Setting it later moves no clock that was made
-        // before.
-        let anchor = Timestamp::from_micros(now.saturating_sub_unsigned(passed(source)));
-        Self { source, anchor }
+        static SOURCE: LazyLock<Quick<Followed<Machine>>> =
+            LazyLock::new(|| quick(Followed::new(Machine::new())));
+        let passed = SOURCE.nanos() / 1_000;
+        let anchor = machine_time().as_micros().saturating_sub_unsigned(passed);
+        Self { source: &SOURCE, anchor: Timestamp::from_micros(anchor) }
     }
-
-    /// The same clock, so many microseconds ahead.
-    #[cfg(feature = "memory")]
-    pub(crate) const fn ahead_by(self, micros: u64) -> Self {
-        Self { anchor: self.anchor.plus_micros(micros), ..self }
-    }
-}
-
-#[cfg(feature = "quanta")]
-fn source() -> SystemSource {
-    // One for the process, since measuring its rate takes up to a fifth of a second. Each clock has
-    // an anchor of its own in the machine's time.
-    static PROCESSOR: LazyLock<Counter<Processor>> =
-        LazyLock::new(|| Counter::new(Processor::new()));
-    &PROCESSOR
-}
-
-/// The microseconds that have passed.
-#[cfg(feature = "quanta")]
-#[inline]
-fn passed(source: SystemSource) -> u64 {
-    source.nanos() / 1_000
-}
-
-#[cfg(not(feature = "quanta"))]
-fn source() -> SystemSource {
-    Instant::now()
-}
-
-/// The microseconds that have passed.
-#[cfg(not(feature = "quanta"))]
-fn passed(source: SystemSource) -> u64 {
-    let passed = source.elapsed();
-    // 64 bits of microseconds last for 585,000 years. `as_micros` would count in 128 bits, which is
-    // slower, and this runs for every decision.
-    passed.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(passed.subsec_micros()))
 }
 
 /// The machine's time of day.
@@ -194,31 +191,44 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
-        self.anchor.plus_micros(passed(self.source))
+        self.anchor.plus_micros(self.source.nanos() / 1_000)
+    }
+
+    #[inline]
+    fn monotonic(&self) -> Timestamp {
+        static SOURCE: LazyLock<(Quick<Machine>, Timestamp)> =
+            LazyLock::new(|| (quick(Machine::new()), machine_time()));
+        let (source, anchor) = &*SOURCE;
+        anchor.plus_micros(source.nanos() / 1_000)
     }
 }
 
-/// The same clock, ahead by as much as it is behind `floor` now.
+/// The same clock, but no earlier than `floor` and the time that passes from now on.
 #[cfg(any(feature = "memory", feature = "embedded"))]
 pub(crate) fn not_before(clock: Arc<dyn Clock>, floor: Timestamp) -> Arc<dyn Clock> {
-    match floor.micros_since(clock.now()) {
-        0 => clock,
-        ahead => Arc::new(AheadClock { clock, ahead }),
+    if clock.now() >= floor {
+        return clock;
     }
+    let ahead = floor.as_micros().saturating_sub(clock.monotonic().as_micros());
+    Arc::new(ClockNotBefore { clock, ahead })
 }
 
-/// A clock, so many microseconds ahead.
+/// A clock that is this many microseconds ahead of what only passes, or later.
 #[cfg(any(feature = "memory", feature = "embedded"))]
 #[derive(Debug)]
-struct AheadClock {
+struct ClockNotBefore {
     clock: Arc<dyn Clock>,
-    ahead: u64,
+    ahead: i64,
 }
 
 #[cfg(any(feature = "memory", feature = "embedded"))]
-impl Clock for AheadClock {
+impl Clock for ClockNotBefore {
     fn now(&self) -> Timestamp {
-        self.clock.now().plus_micros(self.ahead)
+        self.clock.now().max(self.monotonic())
+    }
+
+    fn monotonic(&self) -> Timestamp {
+        Timestamp::from_micros(self.clock.monotonic().as_micros().saturating_add(self.ahead))
     }
 }
 
@@ -328,6 +338,45 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    /// A clock whose machine can be set.
+    #[cfg(any(feature = "memory", feature = "embedded"))]
+    #[derive(Clone, Debug, Default)]
+    struct Followed {
+        passed: ManualClock,
+        set: Arc<AtomicI64>,
+    }
+
+    #[cfg(any(feature = "memory", feature = "embedded"))]
+    impl Clock for Followed {
+        fn now(&self) -> Timestamp {
+            let set = self.set.load(Ordering::SeqCst);
+            Timestamp::from_micros(self.passed.now().as_micros() + set)
+        }
+
+        fn monotonic(&self) -> Timestamp {
+            self.passed.now()
+        }
+    }
+
+    /// The distance to the floor was added to that by which the machine was set.
+    #[cfg(any(feature = "memory", feature = "embedded"))]
+    #[test]
+    fn a_clock_that_counts_on_from_a_floor_follows_the_machine_once_that_is_later() {
+        const HOUR: i64 = 3_600_000_000;
+        let machine = Followed::default();
+        let clock = not_before(Arc::new(machine.clone()), Timestamp::from_micros(5 * HOUR));
+        let now = |clock: &dyn Clock| clock.now().as_micros();
+        machine.passed.set(Timestamp::from_micros(HOUR));
+        assert_eq!(now(&clock), 6 * HOUR);
+        machine.set.store(3 * HOUR, Ordering::SeqCst);
+        assert_eq!(now(&clock), 6 * HOUR);
+        machine.set.store(7 * HOUR, Ordering::SeqCst);
+        assert_eq!(now(&clock), 8 * HOUR);
+        // A floor that is reached already is none.
+        let clock = not_before(Arc::new(machine), Timestamp::from_micros(8 * HOUR));
+        assert_eq!(now(&clock), 8 * HOUR);
+    }
 
     #[test]
     fn the_system_clock_never_goes_back() {

@@ -62,9 +62,9 @@ use crate::clock::{Clock, SystemClock, not_before};
 ///
 /// # Time
 ///
-/// The store reads the clock of the machine when it is opened, and counts on from there. If that is
-/// earlier than the last commit, as on a machine that starts without a right clock, it counts on from
-/// the commit: buckets gain from then on, and nothing for the time in between.
+/// The store goes by the clock of the machine, as [`SystemClock`] does. If that is earlier than the last
+/// commit when the file is opened, as on a machine that starts without a right clock, the store counts
+/// on from the commit until the machine's clock is later.
 ///
 /// # Examples
 ///

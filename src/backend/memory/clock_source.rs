@@ -20,10 +20,11 @@ impl ClockSource {
         }
     }
 
-    /// The same clock, ahead by as much as it is behind `floor` now.
+    /// The same clock, but no earlier than `floor` and the time that passes from now on.
     pub(super) fn not_before(self, floor: Timestamp) -> Self {
         match self {
-            Self::System(clock) => Self::System(clock.ahead_by(floor.micros_since(clock.now()))),
+            Self::System(clock) if clock.now() >= floor => self,
+            Self::System(clock) => Self::Other(not_before(Arc::new(clock), floor)),
             Self::Other(clock) => Self::Other(not_before(clock, floor)),
         }
     }

@@ -37,7 +37,7 @@ const SMALLEST_STEP: i64 = 20_000;
 impl LeaseClock {
     pub(super) fn system() -> Self {
         let clock = SystemClock::new();
-        let now = clock.now().as_micros();
+        let now = clock.monotonic().as_micros();
         let distance = AtomicI64::new(time_of_day().saturating_sub(now));
         let (compared, missed) = (AtomicI64::new(now), AtomicI64::new(0));
         Self { source: LeaseClockSource::System(clock), compared, distance, missed }
@@ -53,7 +53,7 @@ impl LeaseClock {
         match &self.source {
             LeaseClockSource::Other(clock) => clock.now(),
             LeaseClockSource::System(clock) => {
-                let now = clock.now().as_micros();
+                let now = clock.monotonic().as_micros();
                 if now.saturating_sub(self.compared.load(Ordering::Relaxed)) > EVERY {
                     self.compare(now, time_of_day());
                 }

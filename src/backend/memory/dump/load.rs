@@ -25,8 +25,8 @@ impl Memory {
     ///
     /// * **Time goes on from the dump.** The buckets gain for the time between, by the machine's
     ///   clock. If that clock is behind the dump, because it was set back or is not set yet, the
-    ///   store begins at the time of the dump, and stays ahead of the machine's clock by the
-    ///   difference: otherwise no bucket would gain until the clock has caught up.
+    ///   store counts on from the time of the dump until the machine's clock is later: otherwise no
+    ///   bucket would gain until then.
     /// * **Requests that waited** when the dump was written are gone with their process, and what
     ///   they had reserved stays taken: the bucket gains it back as time passes. So the loaded
     ///   store never grants more than the saved one. Give waiters their time first, by
