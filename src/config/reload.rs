@@ -1,6 +1,6 @@
 //! Other numbers while the program runs: all of a file's, or none.
 
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 
 use super::changes::{ConfigChanges, QuotaChange};
 use super::lookup::Config;
@@ -46,13 +46,22 @@ impl Config {
     /// ```
     #[doc(alias("SIGHUP", "hot reload", "watch"))]
     pub fn reload(&self, limiter: &RateLimiter) -> Result<ConfigChanges, ConfigError> {
+        // Before the file is read: of two reloads at once, the one that has read an older file would
+        // otherwise undo the other.
+        let turn = self.take_turn();
         match &self.content.path {
-            Some(path) => self.apply(&Self::from_file(path)?, limiter),
+            Some(path) => self.apply_in_turn(&turn, &Self::from_file(path)?, limiter),
             None => {
                 let name = self.content.file.origin.name.as_deref();
                 Err(ConfigError::whole(name, NO_FILE.to_owned(), None))
             }
         }
+    }
+
+    /// Waits until no other change is under way: two at once would mix, and the one that fails would
+    /// undo what the other one has done. A poisoned lock is harmless, as it protects no data.
+    fn take_turn(&self) -> MutexGuard<'_, ()> {
+        self.content.applying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives the limits of the limiter the numbers of another configuration, as
@@ -82,9 +91,15 @@ impl Config {
     /// # Ok::<(), tollgate::config::ConfigError>(())
     /// ```
     pub fn apply(&self, next: &Self, limiter: &RateLimiter) -> Result<ConfigChanges, ConfigError> {
-        // Two at once would mix, and the one that fails would undo what the other one has done. A
-        // poisoned lock is harmless, as it protects no data.
-        let guard = self.content.applying.lock().unwrap_or_else(PoisonError::into_inner);
+        self.apply_in_turn(&self.take_turn(), next, limiter)
+    }
+
+    fn apply_in_turn(
+        &self,
+        _turn: &MutexGuard<'_, ()>,
+        next: &Self,
+        limiter: &RateLimiter,
+    ) -> Result<ConfigChanges, ConfigError> {
         let changes = self.compare(next, limiter);
         let origin = &next.content.file.origin;
         let mut mistakes = Mistakes::default();
@@ -104,7 +119,6 @@ impl Config {
                 return Err(ConfigError::whole(origin.name.as_deref(), error.to_string(), None));
             }
         }
-        drop(guard);
         Ok(changes)
     }
 }

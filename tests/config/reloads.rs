@@ -1,7 +1,11 @@
 //! Other numbers while the program runs.
 
 use std::fs;
+#[cfg(unix)]
+use std::io::Write;
 use std::path::PathBuf;
+#[cfg(unix)]
+use std::process::Command;
 
 use tollgate::config::{Config, ConfiguredLimit};
 use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND};
@@ -298,6 +302,36 @@ fn a_configuration_without_a_file_is_not_reloaded() {
     let part: Config = serde_json::from_str(r#"{"limits": {"a": "5 per hour"}}"#).unwrap();
     let error = part.reload(&in_memory()).unwrap_err().to_string();
     assert!(error.starts_with("the configuration was read from no file"), "{error}");
+}
+
+/// The reload has read an older file, and would undo what came after it.
+#[cfg(unix)]
+#[test]
+fn numbers_that_come_while_a_file_is_read_are_in_force_after_it() {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("reload-slowly-{}.toml", std::process::id()));
+    fs::write(&path, "limits.api = '10 per second'").unwrap();
+    let config = Config::from_file(&path).unwrap();
+    let next = Config::from_text("limits.toml", "limits.api = '30 per second'").unwrap();
+    let (limiter, api) = (in_memory(), config.limit("api").unwrap());
+    // A file of which a reader gets as much as is written.
+    fs::remove_file(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    std::thread::scope(|scope| {
+        let reload = scope.spawn(|| config.reload(&limiter).map(|changes| changes.to_string()));
+        let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all(b"limits.api = ").unwrap();
+        let apply = scope.spawn(|| config.apply(&next, &limiter).map(|_| ()));
+        // Long enough to overtake the reload, if it can.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        file.write_all(b"'20 per second'").unwrap();
+        drop(file);
+        let told = reload.join().unwrap().unwrap();
+        assert_eq!(told, "limit \"api\": 20 per second (it was 10 per second)");
+        apply.join().unwrap().unwrap();
+    });
+    assert_eq!(limiter.quota(&api).to_string(), "30 per second");
+    fs::remove_file(&path).unwrap();
 }
 
 #[test]
