@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Request;
 
-use super::ledger::{RequestLedger, Selection};
+use super::ledger::{ExtraCharge, RequestLedger, Selection};
 use crate::clock::Timestamp;
 use crate::limiter::{Limit, Permit, RateLimited, Settlement, Snapshot};
 
@@ -119,7 +119,8 @@ impl Admission {
         self.ledgers.iter().flat_map(|ledger| ledger.snapshots(selection, in_shadow)).collect()
     }
 
-    /// Takes this many more tokens, from all limits of a layer in one step.
+    /// Takes this many more tokens, from all limits of a layer in one step. What outer layers have
+    /// taken when an inner one refuses is given back.
     ///
     /// With several rules, only those with an explicit `cost` are charged; if none has one, all
     /// are, as in [`Permit::settle`]. Shadow rules are not charged. A later settlement, by
@@ -129,16 +130,18 @@ impl Admission {
     ///
     /// # Errors
     ///
-    /// If the tokens are not left, if the cost can never fit, or if the store fails. The layer that
-    /// refuses then takes nothing. As a response, a refusal is 429 with `Retry-After`.
+    /// If the tokens are not left, if the cost can never fit, or if the store fails. Then no layer
+    /// takes anything. As a response, a refusal is 429 with `Retry-After`.
     ///
     /// # Cancel safety
     ///
     /// Like [`RateLimiter::limit`](crate::RateLimiter::limit).
     pub async fn charge(&self, tokens: u64) -> Result<(), RateLimited> {
+        let mut charged = Vec::new();
         for ledger in &self.ledgers {
-            ledger.charge_more(Selection::ByCost(self.name()), tokens).await?;
+            charged.extend(ledger.charge_more(Selection::ByCost(self.name()), tokens).await?);
         }
+        charged.into_iter().for_each(ExtraCharge::keep);
         Ok(())
     }
 

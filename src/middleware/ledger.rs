@@ -246,12 +246,12 @@ impl RequestLedger {
     }
 
     /// Takes this many more tokens from the enforced limits, from the shards that were charged
-    /// before: from all of them or from none.
+    /// before: from all of them or from none. `None` if none is selected.
     pub(super) async fn charge_more(
         &self,
         selection: Selection<'_>,
         tokens: u64,
-    ) -> Result<(), RateLimited> {
+    ) -> Result<Option<ExtraCharge<'_>>, RateLimited> {
         let (positions, demands) = {
             let Entries { charges, .. } = &*self.entries();
             let selected = charges.iter().enumerate();
@@ -260,7 +260,7 @@ impl RequestLedger {
             let selected = selected.map(|(position, entry)| (position, entry.grant.more(tokens)));
             selected.unzip::<_, _, Vec<_>, Vec<_>>()
         };
-        let Some(first) = demands.first() else { return Ok(()) };
+        let Some(first) = demands.first() else { return Ok(None) };
         let limiter = &self.plan.limiter;
         let unavailable = |error| limiter.failed(first.limit(), error);
         let answer = match limiter.charge(&demands, Mode::Take, Mode::Take) {
@@ -288,17 +288,7 @@ impl RequestLedger {
                 Err(error) => Report::failed(source, asked, error),
             }
         });
-        let outcome = outcome?;
-        // It was not locked while the store was asked. Entries are only added, so the positions
-        // still hold. One that was closed in between has been settled without these tokens, which
-        // stay taken.
-        let mut entries = self.entries();
-        for (position, (_, readings)) in positions.into_iter().zip(outcome.each(&demands)) {
-            if let Some(entry) = entries.charges.get_mut(position) {
-                entry.grant.add(readings, outcome.at());
-            }
-        }
-        Ok(())
+        outcome.map(|answer| Some(ExtraCharge { ledger: self, positions, demands, answer }))
     }
 
     /// Takes out a permit for all that is still to be settled.
@@ -343,6 +333,44 @@ impl RequestLedger {
         let first = grants.next()?;
         let at = first.at();
         Some(Permit::from_grants(self.plan.limiter.clone(), first, grants.collect(), at))
+    }
+}
+
+/// What a ledger was charged more, until that is known to stay. Dropped before, it is given back.
+pub(super) struct ExtraCharge<'l> {
+    ledger: &'l RequestLedger,
+    /// Those of the entries, one for each demand; none once the charge stays.
+    positions: Vec<usize>,
+    demands: Vec<Demand<Arc<Limit>>>,
+    answer: CompleteAnswer,
+}
+
+impl ExtraCharge<'_> {
+    /// Adds the charge to the entries, which are settled with it.
+    pub(super) fn keep(mut self) {
+        // It was not locked while the stores were asked. Entries are only added, so the positions
+        // still hold. One that was closed in between has been settled without these tokens, which
+        // stay taken.
+        let mut entries = self.ledger.entries();
+        for (position, (_, readings)) in
+            std::mem::take(&mut self.positions).into_iter().zip(self.answer.each(&self.demands))
+        {
+            if let Some(entry) = entries.charges.get_mut(position) {
+                entry.grant.add(readings, self.answer.at());
+            }
+        }
+    }
+}
+
+impl Drop for ExtraCharge<'_> {
+    fn drop(&mut self) {
+        if self.positions.is_empty() {
+            return;
+        }
+        let grants = self.answer.grants(std::mem::take(&mut self.demands).into_iter()).collect();
+        if let Some(permit) = self.ledger.permit_of(grants) {
+            drop(permit.settle_by(Settlement::LateRefund));
+        }
     }
 }
 

@@ -183,6 +183,29 @@ async fn a_handler_charges_more_and_is_refused_when_tokens_are_short() {
     assert_eq!((left(&limiter, &CALLS), left(&limiter, &TOKENS)), (9, 600));
 }
 
+/// The outer layer kept what it had taken, for work that did not run.
+#[tokio::test]
+async fn charging_more_over_two_layers_takes_from_both_or_from_none() {
+    let limiter = limiter(&ManualClock::new(START)).seed(5);
+    for limit in [&TOKENS, &HOT] {
+        let inner = limiter.layer(&CALLS).key(header("x-user")).expose();
+        let handler = async |admission: Admission| {
+            let error = admission.charge(10).await.unwrap_err();
+            assert!(error.is_refused(), "{error}");
+            admission.charge(3).await.unwrap();
+            "done".into_response()
+        };
+        let app = Router::new().route("/", post(handler).rate_limit(inner));
+        let app = app.layer(limiter.layer(limit).expose());
+        assert_eq!(ask(&app).await.body, "done");
+        let tokens = at_once(limiter.peek(limit)).unwrap().tokens().to_string();
+        assert_eq!(tokens, "996");
+        let calls = at_once(limiter.peek(&CALLS).key("ann")).unwrap().remaining();
+        assert_eq!(calls, 6);
+        at_once(limiter.reset(&CALLS).key("ann")).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn charging_more_than_the_limit_can_ever_grant_is_an_error() {
     let limiter = limiter(&ManualClock::new(START));
