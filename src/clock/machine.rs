@@ -16,9 +16,9 @@
 //! * Whatever is less is how computers keep time, and whatever is further behind would take too long.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::{Timestamp, machine_time};
+use super::timestamp::Timestamp;
 
 /// How often the clocks are compared, in microseconds; the second while time passes at half speed.
 const EVERY: i64 = 1_000_000;
@@ -121,6 +121,13 @@ impl<S: MachineSource> Nanos for Followed<S> {
 /// 63 bits of microseconds last for 292,000 years.
 fn micros(nanos: u64) -> i64 {
     i64::try_from(nanos / 1_000).unwrap_or(i64::MAX)
+}
+
+/// The machine's time of day.
+pub(crate) fn machine_time() -> Timestamp {
+    // A machine with a clock before 1970 starts at the epoch: only differences matter.
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::UNIX_EPOCH + since_epoch
 }
 
 /// The machine that this process runs on.

@@ -45,10 +45,11 @@ mod timestamp;
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 #[cfg(feature = "quanta")]
 use self::counter::Counter;
+pub(crate) use self::machine::machine_time;
 use self::machine::{Followed, Machine, Nanos};
 #[cfg(feature = "quanta")]
 use self::processor::Processor;
@@ -173,13 +174,6 @@ impl SystemClock {
         let anchor = machine_time().as_micros().saturating_sub_unsigned(passed);
         Self { source: &SOURCE, anchor: Timestamp::from_micros(anchor) }
     }
-}
-
-/// The machine's time of day.
-pub(crate) fn machine_time() -> Timestamp {
-    // A machine with a clock before 1970 starts at the epoch: only differences matter.
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::UNIX_EPOCH + since_epoch
 }
 
 impl Default for SystemClock {
