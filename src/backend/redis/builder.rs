@@ -84,8 +84,8 @@ impl Redis {
         RedisBuilder::cluster(urls.into_iter().map(U::into).collect())
     }
 
-    /// Sets up the master of this name, by the URLs of its sentinels. The login of the master, and
-    /// the number of its database, are those of the first URL.
+    /// Sets up the master of this name, by the URLs of all its sentinels, each of which has a vote. The
+    /// login of the master, and the number of its database, are those of the first URL.
     pub fn sentinel<U: Into<String>>(
         urls: impl IntoIterator<Item = U>,
         master: impl Into<String>,

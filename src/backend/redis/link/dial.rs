@@ -41,6 +41,20 @@ impl Dial {
         }
     }
 
+    /// Whether the server of the last connection can be replaced by another one, of which this
+    /// connection does not tell.
+    pub(super) fn may_be_replaced(&self) -> bool {
+        matches!(self, Self::Master(_))
+    }
+
+    /// Whether it has been.
+    pub(super) async fn is_replaced(&self) -> bool {
+        match self {
+            Self::Server(_) => false,
+            Self::Master(sentinels) => sentinels.is_replaced().await,
+        }
+    }
+
     /// Makes a connection.
     pub(super) async fn dial(&self) -> Result<Wire, LinkError> {
         match self {

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! No task outlives its work: a call that needs a connection starts the attempt, and an idle node
-//! costs nothing.
+//! costs nothing. Behind sentinels, a call every two seconds also starts a check in the background
+//! whether the connection still leads to the master.
 //!
 //! Each connection has a number, its `serial`. When a connection is lost, all calls under way on it
 //! learn that by its number, because the client library would let them wait without end on a silent
@@ -40,6 +41,7 @@ pub(super) struct NodeState {
     within: Duration,
     connectivity: watch::Sender<Connectivity>,
     attempt: SingleFlight,
+    check: SingleFlight,
     /// Since when the server decides nothing: its last answer was that it cannot yet, or a connection
     /// was lost while an answer was owed.
     refusing: Mutex<Option<Instant>>,
@@ -60,7 +62,7 @@ struct Connectivity {
 enum Phase {
     Disconnected,
     Connecting,
-    Connected { wire: Wire, since: Instant },
+    Connected { wire: Wire, since: Instant, checked: Instant },
     Pausing { until: Instant, cause: BackendError },
 }
 
@@ -81,8 +83,8 @@ impl NodeState {
         let phase = Phase::Disconnected;
         let connectivity = Connectivity { phase, serial: 0, lost: 0, failures: 0 };
         let connectivity = watch::Sender::new(connectivity);
-        let (attempt, refusing) = Default::default();
-        Self { dial, within, connectivity, attempt, refusing }
+        let (attempt, check, refusing) = Default::default();
+        Self { dial, within, connectivity, attempt, check, refusing }
     }
 
     /// How long a call waits at most.
@@ -137,11 +139,15 @@ impl NodeState {
     /// last one has just failed.
     pub(super) fn lookup(self: &Arc<Self>) -> Lookup {
         let mut lookup = Lookup::Attempt;
-        let mut start = None;
+        let (mut start, mut check) = (None, None);
         self.connectivity.send_if_modified(|state| {
-            match &state.phase {
-                Phase::Connected { wire, .. } => {
+            match &mut state.phase {
+                Phase::Connected { wire, checked, .. } => {
                     lookup = Lookup::Connection(wire.clone(), state.serial);
+                    if self.dial.may_be_replaced() && checked.elapsed() >= CHECK_PAUSE {
+                        *checked = Instant::now();
+                        check = Some(state.serial);
+                    }
                 }
                 Phase::Connecting => {}
                 Phase::Pausing { until, cause } if Instant::now() < *until => {
@@ -160,6 +166,9 @@ impl NodeState {
         // state.
         if let Some(serial) = start {
             self.start(serial);
+        }
+        if let Some(serial) = check {
+            self.check(serial);
         }
         lookup
     }
@@ -185,7 +194,7 @@ impl NodeState {
             // If the attempt has not been settled, nothing else tells of the loss: `settle` looks
             // at it.
             state.lost = serial;
-            if let Phase::Connected { since, wire } = &state.phase
+            if let Phase::Connected { since, wire, .. } = &state.phase
                 && state.serial == serial
             {
                 // Until an answer comes on another connection, this is owed.
@@ -272,6 +281,18 @@ impl NodeState {
         });
     }
 
+    /// Replaces this connection if another server has become the master. The server that it leads to
+    /// may not know that.
+    fn check(self: &Arc<Self>, serial: u64) {
+        let (dial, node) = (self.dial.clone(), Arc::downgrade(self));
+        let work = async move { Ok(dial.is_replaced().await) };
+        self.check.start(work, move |is_replaced| {
+            if let (Ok(true), Some(node)) = (is_replaced, node.upgrade()) {
+                node.retire(serial);
+            }
+        });
+    }
+
     /// Stores the result of an attempt.
     fn settle(&self, serial: u64, made: Result<Wire, LinkError>) {
         self.connectivity.send_if_modified(|state| {
@@ -289,7 +310,8 @@ impl NodeState {
                     // The failures still count. A server that accepts connections and closes them
                     // would otherwise be dialled without a pause: `lose` forgives them once a
                     // connection has lived.
-                    state.phase = Phase::Connected { wire, since: Instant::now() };
+                    let since = Instant::now();
+                    state.phase = Phase::Connected { wire, since, checked: since };
                 }
                 Err(error) => state.fail(error.into()),
             }
@@ -336,3 +358,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection that lived this long is replaced at once when it breaks.
 const STEADY: Duration = Duration::from_secs(1);
+
+/// The pause between two checks. In as much time sentinels tell each other of a failover.
+const CHECK_PAUSE: Duration = Duration::from_secs(2);

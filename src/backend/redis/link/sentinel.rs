@@ -1,9 +1,30 @@
 //! The connection to the master that sentinels name.
+//!
+//! # Design
+//!
+//! A sentinel that is cut off from the others misses a failover, and names the former master, which
+//! may still call itself one. So all sentinels are asked at once, and their answers are votes. A vote
+//! has the number of the last failover that the sentinel knows (`config-epoch`). The highest number
+//! wins, then the most votes, and no other server is connected to.
+//!
+//! More than half of all sentinels decide at once, unless a vote with a higher number is there. Otherwise
+//! those decide that have answered within half a second, so a sentinel may be down.
+//!
+//! For example, sentinels A and B name server 1 by failover 4, and C names server 2 by failover 5, as it
+//! has led that failover a moment ago. If A and B answer first, server 1 is connected to. If C answers
+//! before that is done, server 2 is.
+//!
+//! While calls use the connection, the sentinels are asked again now and then. If another server wins, by
+//! a majority or by a later failover, the connection is replaced.
 
-use std::sync::Arc;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ::redis::{RedisError, Value};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
 use super::address::is_host;
 use super::error::LinkError;
@@ -18,12 +39,66 @@ pub(super) struct Sentinels {
     /// The login of data nodes. The address in it is not used.
     login: Server,
     name: String,
+    /// The vote for the server of the last connection.
+    present: Mutex<Option<Vote>>,
+}
+
+/// The server that a sentinel names.
+#[derive(Clone, Debug)]
+struct Vote {
+    place: (String, u16),
+    /// The number of the failover that has made it the master. The sentinel may not tell, for want of
+    /// rights.
+    epoch: Option<u64>,
+}
+
+/// The votes that have come.
+#[derive(Debug)]
+struct Election {
+    sentinels: usize,
+    answers: usize,
+    votes: Vec<Vote>,
+    /// Why the last sentinel that did not vote did not.
+    error: LinkError,
+}
+
+impl Election {
+    fn add(&mut self, answer: Result<Vote, LinkError>) {
+        self.answers = self.answers.saturating_add(1);
+        match answer {
+            Ok(vote) => self.votes.push(vote),
+            Err(error) => self.error = error,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.answers >= self.sentinels
+    }
+
+    /// How many votes are like this one.
+    fn count(&self, vote: &Vote) -> usize {
+        let is_like = |other: &&Vote| other.epoch == vote.epoch && other.place == vote.place;
+        self.votes.iter().filter(is_like).count()
+    }
+
+    fn has_majority(&self, vote: &Vote) -> bool {
+        self.count(vote) > self.sentinels / 2
+    }
+
+    /// A vote for the server that has won, if any has.
+    fn winner(&self) -> Option<&Vote> {
+        // Where nothing else decides, the addresses do, and so in all processes alike.
+        let rank = |vote: &&Vote| (vote.epoch, self.count(vote), Reverse(vote.place.clone()));
+        let first = self.votes.iter().max_by_key(rank)?;
+        (self.is_over() || self.has_majority(first)).then_some(first)
+    }
 }
 
 impl Sentinels {
     pub(super) fn new(sentinels: Vec<Server>, master: String, login: Server) -> Self {
         let name = format!("the master `{master}`");
-        Self { sentinels: sentinels.into_iter().map(Arc::new).collect(), master, login, name }
+        let sentinels = sentinels.into_iter().map(Arc::new).collect();
+        Self { sentinels, master, login, name, present: Mutex::default() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -35,44 +110,92 @@ impl Sentinels {
         self.login.reply(&self.name, reply)
     }
 
-    /// Asks all sentinels at once, and takes the first named server that is a master.
+    /// Connects to the server that wins.
     ///
     /// A sentinel that hangs or is outdated does not delay the others, nor does a server that it
-    /// names. For example, after a failover one sentinel still names the former master, which
-    /// hangs. The others name the new one, and that is taken as soon as it answers.
+    /// names. For example, after a failover two sentinels still name the former master, which hangs.
+    /// The third names the new one, and that is taken as soon as it answers.
     pub(super) async fn dial(&self) -> Result<Wire, LinkError> {
-        let mut steps = JoinSet::new();
-        for sentinel in &self.sentinels {
-            let named = query_master(Arc::clone(sentinel), self.master.clone());
-            steps.spawn(async move { named.await.map(DialStep::Named) });
-        }
-        let mut tried = Vec::new();
-        let mut error = LinkError::new("there are no sentinels to ask");
-        while let Some(step) = steps.join_next().await {
-            match step {
-                // Each server is connected to once, however many sentinels name it.
-                Ok(Ok(DialStep::Named(address))) if tried.contains(&address) => {}
-                Ok(Ok(DialStep::Named(address))) => {
-                    let server = self.login.with_host(&address.0, address.1);
-                    let reached = connect_to_master(server);
-                    steps.spawn(async move { reached.await.map(DialStep::Reached) });
-                    tried.push(address);
+        let (mut steps, mut election) = self.ask();
+        // Each server is connected to once, however many sentinels name it.
+        let mut attempts = HashMap::new();
+        loop {
+            if let Some(winner) = election.winner() {
+                match attempts.remove(&winner.place) {
+                    None => {
+                        let (place, vote) = (winner.place.clone(), winner.clone());
+                        let server = self.login.with_host(&place.0, place.1);
+                        let reached = connect_to_master(server);
+                        steps.spawn(async move { DialStep::Reached(vote.place, reached.await) });
+                        attempts.insert(place, None);
+                    }
+                    // The set is dropped with all that is under way, which ends it.
+                    Some(Some(Ok(master))) => {
+                        *self.present() = Some(winner.clone());
+                        return Ok(master);
+                    }
+                    Some(Some(Err(error))) if election.is_over() => return Err(error),
+                    Some(attempt) => _ = attempts.insert(winner.place.clone(), attempt),
                 }
-                // The set is dropped here, which aborts all other attempts.
-                Ok(Ok(DialStep::Reached(master))) => return Ok(master),
-                Ok(Err(failed)) => error = failed,
-                Err(_) => {}
+            }
+            match steps.join_next().await {
+                Some(Ok(DialStep::Answered(answer))) => election.add(answer),
+                Some(Ok(DialStep::Reached(place, reached))) => {
+                    attempts.insert(place, Some(reached));
+                }
+                Some(Err(_)) => {}
+                None => return Err(election.error),
             }
         }
-        Err(error)
+    }
+
+    /// Whether the sentinels name another server by now than that of the last connection.
+    pub(super) async fn is_replaced(&self) -> bool {
+        let (mut steps, mut election) = self.ask();
+        while let Some(step) = steps.join_next().await {
+            if let Ok(DialStep::Answered(answer)) = step {
+                election.add(answer);
+            }
+        }
+        match (&*self.present(), election.winner()) {
+            // A few sentinels that have missed a failover, while the others do not answer, are not
+            // followed.
+            (Some(present), Some(winner)) => {
+                winner.place != present.place
+                    && (election.has_majority(winner) || winner.epoch > present.epoch)
+            }
+            _ => false,
+        }
+    }
+
+    /// Asks all sentinels at once. Each answers by a time, or has not voted.
+    fn ask(&self) -> (JoinSet<DialStep>, Election) {
+        let mut steps = JoinSet::new();
+        let until = Instant::now() + VOTE_TIMEOUT;
+        for sentinel in &self.sentinels {
+            let (sentinel, master) = (Arc::clone(sentinel), self.master.clone());
+            steps.spawn(async move {
+                let answer = timeout_at(until, query_master(&sentinel, &master)).await;
+                let late = |_| Err(LinkError::new(unnamed_text(&sentinel)));
+                DialStep::Answered(answer.unwrap_or_else(late))
+            });
+        }
+        let error = LinkError::new("there are no sentinels to ask");
+        let sentinels = self.sentinels.len();
+        (steps, Election { sentinels, answers: 0, votes: Vec::new(), error })
+    }
+
+    fn present(&self) -> MutexGuard<'_, Option<Vote>> {
+        // A poisoned lock is harmless: it guards one value.
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 enum DialStep {
-    /// A sentinel named a master.
-    Named((String, u16)),
-    /// A server that was named is a master.
-    Reached(Wire),
+    /// A sentinel has named a server, or did not.
+    Answered(Result<Vote, LinkError>),
+    /// The server at this place has been connected to, or could not be.
+    Reached((String, u16), Result<Wire, LinkError>),
 }
 
 /// Connects to a server that was named, if it is a master.
@@ -91,23 +214,38 @@ async fn connect_to_master(server: Server) -> Result<Wire, LinkError> {
 }
 
 /// Asks one sentinel where the master is.
-async fn query_master(sentinel: Arc<Server>, master: String) -> Result<(String, u16), LinkError> {
+async fn query_master(sentinel: &Server, master: &str) -> Result<Vote, LinkError> {
     let wire = sentinel.dial().await?;
-    let mut command = ::redis::cmd("SENTINEL");
-    command.arg("GET-MASTER-ADDR-BY-NAME").arg(&master);
-    let named = wire.send(&command, 0).await.map_err(|error| query_error(&sentinel, error))?;
+    let mut commands = ::redis::pipe();
+    // The first names the new master from the moment when it is one. The second still tells of the
+    // former one while the replicas are being told, but has the number.
+    commands.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+    commands.cmd("SENTINEL").arg("MASTER").arg(master);
+    let unnamed = |error| sentinel.error(unnamed_text(sentinel), error);
+    let answers = wire.send_all(&commands, 2, 0).await.map_err(unnamed)?;
+    let mut answers = answers.into_iter();
+    let named = answers.next().unwrap_or(Value::Okay).extract_error().map_err(unnamed)?;
+    let name = sentinel.name();
     match read_address(&named) {
-        Some(Some(address)) => Ok(address),
+        Some(Some(place)) => Ok(Vote { place, epoch: answers.next().and_then(read_epoch) }),
         Some(None) => {
-            let text =
-                format!("the sentinel {} does not know a master `{master}`", sentinel.name());
-            Err(LinkError::new(text))
+            Err(LinkError::new(format!("the sentinel {name} does not know a master `{master}`")))
         }
-        None => {
-            let text = format!("the sentinel {} sent no address of a master", sentinel.name());
-            Err(LinkError::new(text))
-        }
+        None => Err(LinkError::new(format!("the sentinel {name} sent no address of a master"))),
     }
+}
+
+fn unnamed_text(sentinel: &Server) -> String {
+    format!("the sentinel {} did not name the master", sentinel.name())
+}
+
+/// The number of the failover since which a server is the master, in what a sentinel tells of it.
+fn read_epoch(details: Value) -> Option<u64> {
+    let is_epoch =
+        |name: &Value| matches!(name, Value::BulkString(name) if name == b"config-epoch");
+    let epoch = details.into_map_iter().ok()?.find(|(name, _)| is_epoch(name));
+    let (_, Value::BulkString(digits)) = epoch? else { return None };
+    str::from_utf8(&digits).ok()?.parse().ok()
 }
 
 /// The address in a sentinel's answer. `Some(None)` if the sentinel knows no such master, and
@@ -126,11 +264,6 @@ pub(super) fn read_address(named: &Value) -> Option<Option<(String, u16)>> {
     is_host(host).then(|| Some((host.to_owned(), port)))
 }
 
-fn query_error(sentinel: &Server, error: RedisError) -> LinkError {
-    let text = format!("the sentinel {} did not name the master", sentinel.name());
-    sentinel.error(text, error)
-}
-
 fn is_master(role: &Value) -> bool {
     let Value::Array(parts) = role else { return false };
     match parts.first() {
@@ -139,3 +272,7 @@ fn is_master(role: &Value) -> bool {
         _ => false,
     }
 }
+
+/// How long the sentinels are waited for if no majority agrees. It leaves half of the time of an attempt
+/// to connect.
+const VOTE_TIMEOUT: Duration = Duration::from_millis(500);

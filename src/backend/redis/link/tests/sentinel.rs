@@ -3,16 +3,41 @@
 use std::time::Duration;
 
 use ::redis::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::super::{Call, ConnectOptions, Link, Servers};
-use super::process::{Server, until};
+use super::process::{Server, VirtualAddress, free_port, until};
 use super::single::{COUNT, WITHIN, chain};
 
 fn link(sentinels: &[&Server]) -> Link {
-    let urls: Vec<String> = sentinels.iter().map(|sentinel| sentinel.url()).collect();
-    let servers = Servers::sentinel(&urls, "shop", None, &ConnectOptions::default()).unwrap();
+    link_by(&sentinels.iter().map(|sentinel| sentinel.url()).collect::<Vec<_>>())
+}
+
+fn link_by(urls: &[String]) -> Link {
+    let servers = Servers::sentinel(urls, "shop", None, &ConnectOptions::default()).unwrap();
     Link::open(servers, COUNT, WITHIN).unwrap()
+}
+
+async fn masters() -> [Server; 2] {
+    let masters = [Server::start(&[]), Server::start(&[])];
+    for master in &masters {
+        master.up().await;
+    }
+    masters
+}
+
+async fn sentinel(master: &Server, epoch: u64) -> Server {
+    Server::start_sentinel_at("127.0.0.1", master.port, epoch).await
+}
+
+/// Where a sentinel is that is the last to answer.
+async fn late(sentinel: &Server) -> String {
+    VirtualAddress::of(sentinel, Duration::from_millis(50)).await.url()
+}
+
+/// The calls that a server has counted.
+async fn count(server: &Server) -> Option<u32> {
+    server.ask(&["GET", "count"]).await.unwrap()
 }
 
 async fn call(link: &Link) -> Result<Value, crate::backend::BackendError> {
@@ -51,7 +76,8 @@ async fn the_current_master_is_asked_though_a_sentinel_hangs() {
 async fn the_master_is_reached_though_a_sentinel_names_a_server_that_hangs() {
     let [old, new] = [Server::start(&[]), Server::start(&[])];
     let behind = [Server::start_sentinel(&old).await, Server::start_sentinel(&old).await];
-    let sentinel = Server::start_sentinel(&new).await;
+    new.up().await;
+    let sentinel = sentinel(&new, 1).await;
     old.signal("-STOP");
     // Most of the time, the outdated sentinel is the first to answer.
     for _ in 0..4 {
@@ -78,4 +104,135 @@ async fn a_name_that_no_sentinel_knows_is_reported() {
             "redis backend could not decide: the sentinel 127.0.0.1:{port} does not know a master `shp`"
         )
     );
+}
+
+/// Regression: the first sentinel that answered decided, also if it was cut off from the others and
+/// had missed a failover. So in a partition the former master was charged.
+#[tokio::test]
+async fn of_two_masters_the_later_one_is_asked() {
+    let [old, new] = masters().await;
+    let behind = sentinel(&old, 1).await;
+    let current = sentinel(&new, 2).await;
+    let link = link_by(&[behind.url(), late(&current).await]);
+    assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+    assert_eq!((count(&old).await, count(&new).await), (None, Some(1)));
+}
+
+#[tokio::test]
+async fn of_two_masters_of_one_epoch_the_majority_decides() {
+    let [few, many] = masters().await;
+    let sentinels = [sentinel(&few, 3).await, sentinel(&many, 3).await, sentinel(&many, 3).await];
+    let urls = [sentinels[0].url(), late(&sentinels[1]).await, late(&sentinels[2]).await];
+    let link = link_by(&urls);
+    assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+    assert_eq!((count(&few).await, count(&many).await), (None, Some(1)));
+}
+
+/// The later master would not see what the former one decides.
+#[tokio::test]
+async fn the_former_master_is_not_asked_although_the_later_one_is_down() {
+    let [old, mut new] = masters().await;
+    let [behind, current] = [sentinel(&old, 1).await, sentinel(&new, 2).await];
+    let port = new.port;
+    new.kill();
+    let link = link(&[&behind, &current]);
+    let told = chain(&call(&link).await.unwrap_err());
+    assert!(told.contains(&format!("cannot connect to 127.0.0.1:{port}")), "{told}");
+    assert_eq!(count(&old).await, None);
+}
+
+#[tokio::test]
+async fn sentinels_that_are_down_do_not_decide() {
+    let [one, two] = masters().await;
+    let sentinels = [sentinel(&two, 3).await, sentinel(&one, 2).await, sentinel(&one, 2).await];
+    let urls = sentinels.each_ref().map(Server::url);
+    let [mut current, _behind, _also_behind] = sentinels;
+    assert_eq!(call(&link_by(&urls)).await.unwrap(), Value::Int(1));
+    assert_eq!(count(&two).await, Some(1));
+    current.kill();
+    assert_eq!(call(&link_by(&urls)).await.unwrap(), Value::Int(1));
+    assert_eq!(count(&one).await, Some(1));
+}
+
+#[tokio::test]
+async fn the_majority_decides_where_a_login_may_not_ask_for_the_failover() {
+    let [few, many] = masters().await;
+    let sentinels = [sentinel(&few, 9).await, sentinel(&many, 3).await, sentinel(&many, 3).await];
+    let urls = sentinels.each_ref().map(Server::url);
+    for (right, counts) in
+        [("-sentinel|master", (None, Some(1))), ("+sentinel|master", (Some(1), Some(1)))]
+    {
+        for sentinel in &sentinels {
+            let rights = ["on", ">hush", "+ping", "+sentinel|get-master-addr-by-name", right];
+            let user = [&["ACL", "SETUSER", "asker"], &rights[..]].concat();
+            assert_eq!(sentinel.ask::<Value>(&user).await.unwrap(), Value::Okay);
+        }
+        let (login, options) = (Some(("asker", "hush")), ConnectOptions::default());
+        let servers = Servers::sentinel(&urls, "shop", login, &options).unwrap();
+        let link = Link::open(servers, COUNT, WITHIN).unwrap();
+        assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+        assert_eq!((count(&few).await, count(&many).await), counts);
+    }
+}
+
+/// Regression: as long as the former master kept the connection and called itself one, it was asked.
+/// It waits for the two seconds until the sentinels are asked again.
+#[tokio::test]
+async fn a_master_that_does_not_know_that_it_was_replaced_is_left() {
+    let [old, new] = masters().await;
+    let before = [sentinel(&old, 1).await, sentinel(&old, 1).await, sentinel(&old, 1).await];
+    // By a later failover of which the others have not heard, and by a majority.
+    for (epoch, replaced) in [(2, 1), (1, 2)] {
+        let after = [sentinel(&new, epoch).await, sentinel(&new, epoch).await];
+        let [one, two] = [at(&before[1]).await, at(&before[2]).await];
+        let link = link_by(&[before[0].url(), one.url(), two.url()]);
+        call(&link).await.unwrap();
+        let counted = count(&new).await;
+        for (address, sentinel) in [one, two].iter().zip(&after).take(replaced) {
+            address.lead_to(sentinel);
+        }
+        until("the new master is asked", async || {
+            call(&link).await.unwrap();
+            count(&new).await > counted
+        })
+        .await;
+        let counted = count(&old).await;
+        call(&link).await.unwrap();
+        assert_eq!(count(&old).await, counted);
+    }
+}
+
+/// It waits for the two seconds until the sentinels are asked again.
+#[tokio::test]
+async fn a_sentinel_that_is_behind_is_not_followed_while_the_others_are_silent() {
+    let [old, new] = masters().await;
+    let [behind, current] = [sentinel(&old, 1).await, sentinel(&new, 2).await];
+    let address = at(&current).await;
+    let down = format!("redis://127.0.0.1:{}", free_port());
+    let link = link_by(&[address.url(), down.clone(), down]);
+    call(&link).await.unwrap();
+    address.lead_to(&behind);
+    let (before, mut own) = (connections(&behind).await, 0);
+    until("the sentinel was asked again", async || {
+        call(&link).await.unwrap();
+        own += 1;
+        connections(&behind).await > before + own
+    })
+    .await;
+    // The connection would have been replaced by now.
+    sleep(Duration::from_secs(1)).await;
+    call(&link).await.unwrap();
+    assert_eq!(count(&old).await, None);
+}
+
+/// The connections that a sentinel has had.
+async fn connections(sentinel: &Server) -> u32 {
+    let info: String = sentinel.ask(&["INFO", "stats"]).await.unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+    line.unwrap().parse().unwrap()
+}
+
+/// An address that another sentinel can take over.
+async fn at(sentinel: &Server) -> VirtualAddress {
+    VirtualAddress::of(sentinel, Duration::ZERO).await
 }
