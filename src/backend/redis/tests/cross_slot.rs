@@ -112,3 +112,34 @@ async fn parts_that_wait_while_another_fails_are_carried_out() {
     }
     assert_eq!(left().await, 6);
 }
+
+#[tokio::test]
+async fn a_shard_gets_back_what_it_has_paid_if_the_other_one_fails() {
+    let (cluster, clock) = (Cluster::start(3), ManualClock::new(START));
+    let redis = on(&cluster, &clock).await;
+    let bucket = Bucket::of_shard(&Quota::token_bucket(8, HOUR).shards(2)).unwrap();
+    let key = Key::GLOBAL;
+    let units = |tokens| bucket.units(tokens).unwrap();
+    let node = |id| cluster.node_of_slot(redis.names.name(id).slot());
+    let id = |shard| BucketId::new("hot", &key).shard(shard);
+    let other = (1..100).find(|&shard| node(id(shard)) != node(id(0))).unwrap();
+    let left = async || {
+        let looks = [0, other].map(|shard| Charge::look(id(shard), &bucket, 0));
+        let looked = redis.apply(&looks).wait().await.unwrap();
+        [0, 1].map(|nth| looked.readings()[nth].state().value)
+    };
+    assert_eq!(left().await, [units(4); 2]);
+
+    // The second shard refuses alone, as that stores nothing, and cannot pay its part.
+    let full = cluster.node(node(id(other)));
+    full.command(&["CONFIG", "SET", "maxmemory", "1"]).ok();
+    let charge = Charge::take(id(0), &bucket, units(6)).second_shard(other);
+    let failed = redis.apply(&[charge]).wait().await.unwrap_err();
+    assert!(failed.is_full(), "{failed:?}");
+    assert_eq!(left().await, [units(4); 2]);
+
+    full.command(&["CONFIG", "SET", "maxmemory", "0"]).ok();
+    redis.apply(&[charge]).wait().await.unwrap();
+    let left = left().await;
+    assert_eq!(left[0] + left[1], units(2));
+}
