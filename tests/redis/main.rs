@@ -3,6 +3,7 @@
 
 #![cfg(all(feature = "memory", feature = "redis"))]
 
+mod address_map;
 #[cfg(feature = "admin")]
 mod admin;
 mod callers;

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::engine::{ColdStart, Redis, Settings};
-use super::link::{ConnectOptions, Link, Servers};
+use super::link::{AddressMap, ConnectOptions, Link, Servers};
 use super::script;
 use crate::backend::BackendError;
 use crate::backend::remote::key_name::{HashTag, KeyNames};
@@ -169,6 +169,47 @@ impl RedisBuilder {
     /// number of its database are those of the first URL.
     pub fn sentinel_login(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.login = Some((user.into(), password.into()));
+        self
+    }
+
+    /// Sets where servers are reached that other servers name by addresses that lead nowhere from
+    /// here, as behind NAT or in containers.
+    ///
+    /// The map takes the host and the port that were named, and returns others, or `None` to leave
+    /// them as they are. It is asked for the master that sentinels name, for the nodes that a cluster
+    /// names, and for the node that a redirection names; the URLs are used as they are. A node that
+    /// leaves its own host out is reached at the host that this process has for it, and the map is
+    /// asked for that host with the port of the node.
+    ///
+    /// With TLS, the certificate has to be for the host that the map returns.
+    ///
+    /// The map is called whenever addresses are read, at times during a decision, so it should look
+    /// them up and not wait. If it panics, the address is not used: what has named it counts as not
+    /// answered, and the next attempt asks the map again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::collections::HashMap;
+    ///
+    /// use tollgate::backend::Redis;
+    ///
+    /// // A cluster in containers, whose ports are published on this machine.
+    /// let published = HashMap::from([
+    ///     (("172.17.0.2".to_owned(), 6379), 7001),
+    ///     (("172.17.0.3".to_owned(), 6379), 7002),
+    /// ]);
+    /// let cluster = Redis::cluster(["redis://127.0.0.1:7001"]).address_map(move |host, port| {
+    ///     let port = published.get(&(host.to_owned(), port))?;
+    ///     Some(("127.0.0.1".to_owned(), *port))
+    /// });
+    /// # drop(cluster);
+    /// ```
+    pub fn address_map(
+        mut self,
+        map: impl Fn(&str, u16) -> Option<(String, u16)> + Send + Sync + 'static,
+    ) -> Self {
+        self.options.map = AddressMap::new(map);
         self
     }
 

@@ -45,10 +45,17 @@ impl Server {
     /// A server that speaks TLS only, with a certificate for 127.0.0.1 and `localhost`.
     #[track_caller]
     pub fn tls() -> Self {
+        Self::tls_with(&[])
+    }
+
+    /// The same with these settings.
+    #[track_caller]
+    pub fn tls_with(args: &[[&str; 2]]) -> Self {
         Self::launch("rediss://localhost", |port, directory| {
             make_certificates(directory);
             let mut all = defaults(directory);
             all.extend(tls::args(port, directory));
+            all.extend(args.as_flattened().iter().map(|&arg| arg.to_owned()));
             all
         })
     }

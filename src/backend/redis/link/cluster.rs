@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::is_host;
+use super::address_map::AddressMap;
 use super::call::Connection;
 use super::dial::Dial;
 use super::error::LinkError;
@@ -43,6 +44,8 @@ struct ClusterShared {
     seeds: Vec<Server>,
     /// The login that all nodes share; the address is replaced.
     login: Server,
+    /// Where the nodes are reached that others name.
+    map: AddressMap,
     within: Duration,
     table: watch::Sender<ClusterTable>,
     reading: SingleFlight,
@@ -71,7 +74,7 @@ enum OwnerLookup {
 
 impl Cluster {
     /// A cluster with these known nodes; the first has the login of all.
-    pub(super) fn new(seeds: Vec<Server>, within: Duration) -> Option<Self> {
+    pub(super) fn new(seeds: Vec<Server>, map: AddressMap, within: Duration) -> Option<Self> {
         let login = seeds.first()?.clone();
         let table = watch::Sender::new(ClusterTable {
             slots: SlotMap::default(),
@@ -82,7 +85,7 @@ impl Cluster {
             count: 0,
         });
         let reading = SingleFlight::default();
-        Some(Self(Arc::new(ClusterShared { seeds, login, within, table, reading })))
+        Some(Self(Arc::new(ClusterShared { seeds, login, map, within, table, reading })))
     }
 
     /// The name of the cluster, for messages.
@@ -182,10 +185,11 @@ impl Cluster {
             host if is_host(host) => host,
             _ => return None,
         };
+        let (host, port) = self.0.map.map(host, port).ok()?;
         let mut node = None;
         // For its lock, as in `find` and `read`: no call waits for a new node.
         self.0.table.send_if_modified(|table| {
-            node = Some(self.0.stray(table, host, port));
+            node = Some(self.0.stray(table, &host, port));
             false
         });
         node
@@ -322,6 +326,7 @@ fn rotate<T>(all: &[T], turn: usize, most: usize) -> impl Iterator<Item = &T> {
 /// Stores the result of a reading.
 fn settle(cluster: &Weak<ClusterShared>, read: Result<(SlotMap, Vec<Node>), LinkError>) {
     let Some(shared) = cluster.upgrade() else { return };
+    let read = read.and_then(|(slots, asked)| Ok((slots.mapped(&shared.map)?, asked)));
     shared.table.send_modify(|table| {
         table.reading = false;
         match read {

@@ -30,6 +30,7 @@
 //! is waited for longer, so a server that hangs does not get more and more calls.
 
 mod address;
+mod address_map;
 mod allowance;
 mod call;
 mod cluster;
@@ -60,6 +61,7 @@ use ::redis::{Cmd, RedisError, Script, Value};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
+pub(super) use self::address_map::AddressMap;
 pub(super) use self::call::Call;
 use self::call::{Connection, Fault};
 use self::cluster::Cluster;
@@ -132,7 +134,7 @@ impl Link {
         let digest = Script::new(text).get_hash().to_owned();
         let route = match servers.0 {
             Topology::One(dial) => Route::Single(Node::new(dial, within)),
-            Topology::Cluster(seeds) => match Cluster::new(seeds, within) {
+            Topology::Cluster(seeds, map) => match Cluster::new(seeds, map, within) {
                 Some(cluster) => Route::Cluster(cluster),
                 None => return Err(LinkError::new("a cluster has at least one node").into()),
             },

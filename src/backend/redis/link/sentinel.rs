@@ -27,6 +27,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::is_host;
+use super::address_map::AddressMap;
 use super::error::LinkError;
 use super::server::Server;
 use super::wire::Wire;
@@ -38,6 +39,7 @@ pub(super) struct Sentinels {
     master: String,
     /// The login of data nodes. The address in it is not used.
     login: Server,
+    map: AddressMap,
     name: String,
     /// The vote for the server of the last connection.
     present: Mutex<Option<Vote>>,
@@ -95,10 +97,15 @@ impl Election {
 }
 
 impl Sentinels {
-    pub(super) fn new(sentinels: Vec<Server>, master: String, login: Server) -> Self {
+    pub(super) fn new(
+        sentinels: Vec<Server>,
+        master: String,
+        login: Server,
+        map: AddressMap,
+    ) -> Self {
         let name = format!("the master `{master}`");
         let sentinels = sentinels.into_iter().map(Arc::new).collect();
-        Self { sentinels, master, login, name, present: Mutex::default() }
+        Self { sentinels, master, login, map, name, present: Mutex::default() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -174,8 +181,9 @@ impl Sentinels {
         let until = Instant::now() + VOTE_TIMEOUT;
         for sentinel in &self.sentinels {
             let (sentinel, master) = (Arc::clone(sentinel), self.master.clone());
+            let map = self.map.clone();
             steps.spawn(async move {
-                let answer = timeout_at(until, query_master(&sentinel, &master)).await;
+                let answer = timeout_at(until, query_master(&sentinel, &master, &map)).await;
                 let late = |_| Err(LinkError::new(unnamed_text(&sentinel)));
                 DialStep::Answered(answer.unwrap_or_else(late))
             });
@@ -214,7 +222,11 @@ async fn connect_to_master(server: Server) -> Result<Wire, LinkError> {
 }
 
 /// Asks one sentinel where the master is.
-async fn query_master(sentinel: &Server, master: &str) -> Result<Vote, LinkError> {
+async fn query_master(
+    sentinel: &Server,
+    master: &str,
+    map: &AddressMap,
+) -> Result<Vote, LinkError> {
     let wire = sentinel.dial().await?;
     let mut commands = ::redis::pipe();
     // The first names the new master from the moment when it is one. The second still tells of the
@@ -227,7 +239,10 @@ async fn query_master(sentinel: &Server, master: &str) -> Result<Vote, LinkError
     let named = answers.next().unwrap_or(Value::Okay).extract_error().map_err(unnamed)?;
     let name = sentinel.name();
     match read_address(&named) {
-        Some(Some(place)) => Ok(Vote { place, epoch: answers.next().and_then(read_epoch) }),
+        Some(Some((host, port))) => {
+            let place = map.map(&host, port)?;
+            Ok(Vote { place, epoch: answers.next().and_then(read_epoch) })
+        }
         Some(None) => {
             Err(LinkError::new(format!("the sentinel {name} does not know a master `{master}`")))
         }

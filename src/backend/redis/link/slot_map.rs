@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use ::redis::Value;
 
 use super::address::is_host;
+use super::address_map::AddressMap;
+use super::error::LinkError;
 use crate::backend::remote::key_name::slot;
 
 /// The slots of all masters, in order, and their replicas.
@@ -60,6 +62,16 @@ impl SlotMap {
         slots.replicas.dedup();
         slots.replicas.truncate(MOST_MASTERS);
         Some(slots)
+    }
+
+    /// The same slots, with the addresses at which the nodes are reached from here.
+    pub(super) fn mapped(mut self, map: &AddressMap) -> Result<Self, LinkError> {
+        let masters = self.ranges.iter_mut().map(|range| (&mut range.host, &mut range.port));
+        let replicas = self.replicas.iter_mut().map(|(host, port)| (host, port));
+        for (host, port) in masters.chain(replicas) {
+            (*host, *port) = map.map(host, *port)?;
+        }
+        Ok(self)
     }
 
     pub(super) fn is_empty(&self) -> bool {

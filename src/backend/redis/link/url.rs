@@ -11,6 +11,7 @@ use ::redis::{
 };
 
 use super::address::Address;
+use super::address_map::AddressMap;
 use super::dial::Dial;
 use super::sentinel::Sentinels;
 use super::server::Server;
@@ -25,8 +26,8 @@ pub(in crate::backend::redis) struct Servers(pub(super) Topology);
 pub(super) enum Topology {
     /// One connection: to a server, or to the master that sentinels name.
     One(Dial),
-    /// The known nodes of a cluster.
-    Cluster(Vec<Server>),
+    /// The known nodes of a cluster, and where those are reached that they name.
+    Cluster(Vec<Server>, AddressMap),
 }
 
 /// The settings that all connections share, besides their URL.
@@ -38,6 +39,8 @@ pub(in crate::backend::redis) struct ConnectOptions {
     /// The client certificate and its key, in PEM.
     #[cfg(feature = "redis-tls")]
     pub(in crate::backend::redis) client: Option<(Vec<u8>, Vec<u8>)>,
+    /// Where the servers are reached that others name.
+    pub(in crate::backend::redis) map: AddressMap,
 }
 
 impl Servers {
@@ -63,7 +66,7 @@ impl Servers {
             )));
         }
         let seeds = servers.into_iter().map(|server| server.with_login_of(&first));
-        Ok(Self(Topology::Cluster(seeds.collect())))
+        Ok(Self(Topology::Cluster(seeds.collect(), common.map.clone())))
     }
 
     /// The master that these sentinels name. The first URL has the login of the data nodes.
@@ -79,7 +82,8 @@ impl Servers {
             None => default_login(),
         };
         let sentinels = servers.into_iter().map(|server| server.with_login(login.clone()));
-        let sentinels = Sentinels::new(sentinels.collect(), master.to_owned(), first);
+        let (sentinels, map) = (sentinels.collect(), common.map.clone());
+        let sentinels = Sentinels::new(sentinels, master.to_owned(), first, map);
         Ok(Self(Topology::One(Dial::Master(Arc::new(sentinels)))))
     }
 }

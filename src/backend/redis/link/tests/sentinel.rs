@@ -5,7 +5,7 @@ use std::time::Duration;
 use ::redis::Value;
 use tokio::time::{Instant, sleep};
 
-use super::super::{Call, ConnectOptions, Link, Servers};
+use super::super::{AddressMap, Call, ConnectOptions, Link, Servers};
 use super::process::{Server, VirtualAddress, free_port, until};
 use super::single::{COUNT, WITHIN, chain};
 
@@ -139,6 +139,23 @@ async fn the_former_master_is_not_asked_although_the_later_one_is_down() {
     let told = chain(&call(&link).await.unwrap_err());
     assert!(told.contains(&format!("cannot connect to 127.0.0.1:{port}")), "{told}");
     assert_eq!(count(&old).await, None);
+}
+
+/// As in containers, where the sentinels see other addresses.
+#[tokio::test]
+async fn the_master_is_reached_where_the_map_says() {
+    let [master, _] = masters().await;
+    let sentinel = Server::start_sentinel_at("203.0.113.7", 6379, 1).await;
+    let port = master.port;
+    let map = AddressMap::new(move |host, named| {
+        assert_eq!((host, named), ("203.0.113.7", 6379));
+        Some(("127.0.0.1".to_owned(), port))
+    });
+    let options = ConnectOptions { map, ..ConnectOptions::default() };
+    let servers = Servers::sentinel(&[sentinel.url()], "shop", None, &options).unwrap();
+    let link = Link::open(servers, COUNT, WITHIN).unwrap();
+    assert_eq!(call(&link).await.unwrap(), Value::Int(1));
+    assert_eq!(count(&master).await, Some(1));
 }
 
 #[tokio::test]
