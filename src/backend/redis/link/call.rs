@@ -10,7 +10,6 @@ use ::redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value};
 use tokio::time::{Instant, timeout};
 
 use super::error::LinkError;
-use super::failure::is_unready;
 use super::node_state::NodeState;
 use super::wire::Wire;
 use crate::backend::BackendError;
@@ -94,6 +93,11 @@ impl Connection {
         self.node.retire(self.serial);
     }
 
+    /// The same, if the server has decided nothing for a second, nor a former one at its address.
+    pub(super) fn retire_unready(&self) {
+        self.node.retire_unready(self.serial);
+    }
+
     /// Ends the connection, and fails all calls that are under way on it.
     pub(super) fn give_up(&self) {
         self.node.lose(self.serial);
@@ -132,17 +136,8 @@ impl Connection {
         // A longer deadline extends the timeout. Otherwise a call with more time would be cut off.
         let time = REPLY_TIMEOUT.max(self.node.within());
         match timeout(time, first).await {
-            Ok(Some(Ok(value))) => {
-                self.wire.note(false);
-                Ok(value)
-            }
-            Ok(Some(Err(error))) if is_reply(&error) => {
-                // Another server may have taken over the name or the address meanwhile.
-                if self.wire.note(is_unready(&error)) >= UNREADY_TIMEOUT {
-                    self.retire();
-                }
-                Err(Fault::Reply(error))
-            }
+            Ok(Some(Ok(value))) => Ok(value),
+            Ok(Some(Err(error))) if is_reply(&error) => Err(Fault::Reply(error)),
             // No reply of the server, so the stream is of no use. The other calls on it learn that
             // now, and do not each wait for their timeout.
             Ok(Some(Err(error))) => {
@@ -172,7 +167,3 @@ const BYTES_PER_KEY: usize = 64;
 /// It is far longer than any decision waits, so that a server which is merely slow keeps its
 /// connection and is not sent more and more; and short enough to notice a server that hangs.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// How long a server may answer that it cannot decide yet before the node connects again. It is as long
-/// as a silent server is waited for, and long enough not to storm a server that loads for minutes.
-const UNREADY_TIMEOUT: Duration = Duration::from_secs(1);

@@ -66,6 +66,7 @@ pub(super) use self::call::Call;
 use self::call::{Connection, Fault};
 use self::cluster::Cluster;
 use self::error::LinkError;
+use self::failure::is_unready;
 use self::node::Node;
 use self::node_state::NodeState;
 use self::retry_action::RetryAction;
@@ -256,6 +257,9 @@ impl Link {
                 }
                 RetryAction::Wait => {
                     node.note_answer(true);
+                    if is_unready(&reply) {
+                        connection.retire_unready();
+                    }
                     target = Target::Owner;
                     self.refresh_slots();
                     pauses.next().await;

@@ -226,8 +226,22 @@ impl NodeState {
     /// One that was just made is kept: the next would end at the same server, and while that is the
     /// wrong one, each call of each process would connect to it, and ask all sentinels, many times.
     pub(super) fn retire(self: &Arc<Self>, serial: u64) {
+        self.retire_after(serial, LONGEST_PAUSE);
+    }
+
+    /// The same, if nothing was decided for a second: another server may have taken over the name or
+    /// the address.
+    pub(super) fn retire_unready(self: &Arc<Self>, serial: u64) {
+        let since = *self.refusing();
+        if since.is_some_and(|since| since.elapsed() >= UNREADY_TIMEOUT) {
+            self.retire_after(serial, UNREADY_TIMEOUT);
+        }
+    }
+
+    fn retire_after(self: &Arc<Self>, serial: u64, age: Duration) {
         let retired = self.connectivity.send_if_modified(|state| {
-            let old = matches!(&state.phase, Phase::Connected { since, .. } if since.elapsed() >= LONGEST_PAUSE);
+            let old =
+                matches!(&state.phase, Phase::Connected { since, .. } if since.elapsed() >= age);
             let held = old && state.serial == serial;
             if held {
                 // `lost` stays as it is: the calls on this connection wait for their answers.
@@ -358,6 +372,10 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection that lived this long is replaced at once when it breaks.
 const STEADY: Duration = Duration::from_secs(1);
+
+/// How long a server may answer that it cannot decide yet before its connection is replaced. It is as
+/// long as a silent server is waited for, and long enough not to storm a server that loads for minutes.
+const UNREADY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The pause between two checks. In as much time sentinels tell each other of a failover.
 const CHECK_PAUSE: Duration = Duration::from_secs(2);

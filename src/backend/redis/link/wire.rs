@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use ::redis::aio::{ConnectionLike, MultiplexedConnection};
 use ::redis::{
@@ -12,7 +11,6 @@ use ::redis::{
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 use super::allowance::{Allowance, BoundedStream};
 use super::silence::Silence;
@@ -31,8 +29,6 @@ struct WireShared {
     /// The task that writes commands and reads answers.
     driver: AbortHandle,
     end: Arc<ConnectionEnd>,
-    /// Since when the server has answered nothing else than that it cannot decide yet.
-    unready: Mutex<Option<Instant>>,
 }
 
 /// The end of a connection, which may come before anything is there to be told.
@@ -75,8 +71,7 @@ impl Wire {
         let (client, driver) =
             MultiplexedConnection::new_with_config(login, stream, config).await?;
         let driver = tokio::spawn(driver).abort_handle();
-        let unready = Mutex::default();
-        let shared = WireShared { allowance, silence, driver, end, unready };
+        let shared = WireShared { allowance, silence, driver, end };
         Ok(Self { client, shared: Arc::new(shared) })
     }
 
@@ -96,20 +91,6 @@ impl Wire {
     /// How the server has answered lately.
     pub(super) fn silence(&self) -> &Silence {
         &self.shared.silence
-    }
-
-    /// Notes an answer, and tells how long the server has answered nothing else than that it cannot
-    /// decide yet.
-    pub(super) fn note(&self, is_unready: bool) -> Duration {
-        // A poisoned lock is harmless: it guards one value.
-        let mut unready = self.shared.unready.lock().unwrap_or_else(PoisonError::into_inner);
-        match is_unready {
-            true => unready.get_or_insert_with(Instant::now).elapsed(),
-            false => {
-                *unready = None;
-                Duration::ZERO
-            }
-        }
     }
 
     /// Sends a command once. Its answer has at most `longest` bytes, and a few.
