@@ -445,4 +445,9 @@ impl Reading {
     pub const fn wait(&self) -> Duration {
         Duration::from_micros(self.wait)
     }
+
+    #[inline]
+    pub(crate) const fn wait_micros(&self) -> u64 {
+        self.wait
+    }
 }

@@ -58,9 +58,6 @@ impl Unpaid {
         if self == Self::NOTHING {
             return 0;
         }
-        if self == Self::NOTHING {
-            return 0;
-        }
         let units = u128::from(all.max(0).unsigned_abs()).saturating_mul(u128::from(self.0));
         Units::try_from(units.div_ceil(u128::from(Self::ALL))).unwrap_or(Units::MAX)
     }

@@ -331,7 +331,8 @@ impl<'l> LimitCall<'l> {
             *progress = Progress::Done;
             let applied = limiter.submit_here(memory, demands.as_mut_slice());
             let applied = applied.map_err(|error| limiter.denied(error))?;
-            return Poll::Ready(self.read(applied));
+            // It is complete: the memory store leaves no bucket out.
+            return Poll::Ready(self.read_complete(applied));
         }
         let submit = || {
             let answer = limiter.submit(demands.as_mut_slice(), Mode::Take, Mode::Take);
@@ -352,11 +353,18 @@ impl<'l> LimitCall<'l> {
     /// Makes a permit or an error of what the store has answered.
     #[inline(always)]
     fn read(&mut self, applied: Applied) -> Result<Permit<'l>, RateLimited> {
-        if is_complete(self.demands.as_slice(), &applied) && applied.verdict() == Verdict::Admitted
-        {
-            return Ok(Permit::new(self.limiter, self.demands.take(), applied));
+        match is_complete(self.demands.as_slice(), &applied) {
+            true => self.read_complete(applied),
+            false => Err(self.refusal(applied)),
         }
-        Err(self.refusal(applied))
+    }
+
+    #[inline(always)]
+    fn read_complete(&mut self, applied: Applied) -> Result<Permit<'l>, RateLimited> {
+        match applied.verdict() {
+            Verdict::Admitted => Ok(Permit::new(self.limiter, self.demands.take(), applied)),
+            Verdict::Reserved | Verdict::Refused => Err(self.refusal(applied)),
+        }
     }
 
     /// Not inlined: admitted requests should not pay for this code.

@@ -105,16 +105,9 @@ struct GrantWait(u64);
 
 impl GrantWait {
     #[inline(always)]
-    fn none(unpaid: Unpaid) -> Self {
-        Self(u64::from(unpaid.number()))
-    }
-
-    /// The wait of a charge. Both of its buckets have the same, and the part that is larger counts.
-    fn of(readings: &[Reading]) -> Self {
-        let wait = readings.first().map_or(Duration::ZERO, Reading::wait);
-        let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
-        let unpaid = readings.iter().map(Reading::unpaid).max().unwrap_or_default();
-        Self(micros.min(u64::MAX >> Unpaid::BITS) << Unpaid::BITS).with_unpaid(unpaid)
+    fn new(micros: u64, unpaid: Unpaid) -> Self {
+        let wait = micros.min(u64::MAX >> Unpaid::BITS) << Unpaid::BITS;
+        Self(wait | u64::from(unpaid.number()))
     }
 
     fn with_unpaid(self, unpaid: Unpaid) -> Self {
@@ -161,7 +154,7 @@ impl<L> Grant<L> {
             mark: reading.mark(),
             limit,
             key: mem::replace(key, Key::GLOBAL),
-            wait: GrantWait::none(reading.unpaid()),
+            wait: GrantWait::new(0, reading.unpaid()),
             units: [reading.units(), 0],
             after: [reading.state(), NO_STATE],
             at,
@@ -178,14 +171,11 @@ impl<L> Grant<L> {
     /// The grant of a demand with these readings: one, or two for a limit in shards.
     pub(super) fn new(demand: Demand<L>, readings: &[Reading], at: Timestamp) -> Self {
         let Demand { limit, key, explicit_cost, shards, asked_at, .. } = demand;
-        let (units, after) = paid(readings);
-        let cost = CostOrigin::new(explicit_cost, origin(readings));
+        let PaidCharge { units, after, origin, wait, mark } = PaidCharge::new(readings);
+        let cost = CostOrigin::new(explicit_cost, origin);
         let shards = ShardPair::new(shards);
-        let mark = match readings.first() {
-            Some(reading) if asked_at.is_none() => reading.mark(),
-            _ => asked_at,
-        };
-        Self { cost, shards, mark, limit, key, wait: GrantWait::of(readings), units, after, at }
+        let mark = if asked_at.is_none() { mark } else { asked_at };
+        Self { cost, shards, mark, limit, key, wait, units, after, at }
     }
 
     /// The time of the decision.
@@ -219,13 +209,12 @@ impl<L> Grant<L> {
     /// nothing: it does not know which part it took before.
     pub(crate) fn add(&mut self, readings: &[Reading], at: Timestamp) {
         let (before, unpaid) = (self.units, self.wait.unpaid().of(sum(self.units)));
-        let origin = self.origin().and(origin(readings));
-        self.cost = CostOrigin::new(self.has_explicit_cost(), origin);
-        (self.units, self.after) = paid(readings);
+        let PaidCharge { units, after, origin, wait, .. } = PaidCharge::new(readings);
+        self.cost = CostOrigin::new(self.has_explicit_cost(), self.origin().and(origin));
+        (self.units, self.after) = (units, after);
         for (units, before) in self.units.iter_mut().zip(before) {
             *units = units.saturating_add(before);
         }
-        let wait = GrantWait::of(readings);
         let (more, all) = (sum(self.units).saturating_sub(sum(before)), sum(self.units));
         let unpaid = unpaid.saturating_add(wait.unpaid().of(more));
         self.wait = wait.with_unpaid(Unpaid::part(unpaid, all));
@@ -233,24 +222,42 @@ impl<L> Grant<L> {
     }
 }
 
-/// The store that has decided.
-#[inline]
-fn origin(readings: &[Reading]) -> Origin {
-    readings.iter().map(Reading::origin).reduce(Origin::and).unwrap_or_default()
-}
-
 /// What both buckets have paid.
 fn sum(units: [Units; 2]) -> Units {
     units.iter().fold(0, |all, units| all.saturating_add(*units))
 }
 
-/// What each bucket paid, and what it held after that.
-fn paid(readings: &[Reading]) -> ([Units; 2], [State; 2]) {
-    (map_pair(readings, 0, Reading::units), map_pair(readings, NO_STATE, Reading::state))
+/// What the readings of a charge say together: one, or two for a limit in shards.
+struct PaidCharge {
+    /// What each bucket paid.
+    units: [Units; 2],
+    /// What each bucket held after that.
+    after: [State; 2],
+    origin: Origin,
+    wait: GrantWait,
+    mark: ResetMark,
 }
 
-fn map_pair<T: Copy>(readings: &[Reading], none: T, what: impl Fn(&Reading) -> T) -> [T; 2] {
-    [readings.first().map_or(none, &what), readings.get(1).map_or(none, &what)]
+impl PaidCharge {
+    /// Both buckets have the same wait and the same mark. Of what a local store has not paid of
+    /// them, the larger part counts.
+    #[inline]
+    fn new(readings: &[Reading]) -> Self {
+        let (units, after, origin, unpaid) = match readings {
+            [] => ([0; 2], [NO_STATE; 2], Origin::Store, Unpaid::NOTHING),
+            [one] => ([one.units(), 0], [one.state(), NO_STATE], one.origin(), one.unpaid()),
+            [one, two, ..] => (
+                [one.units(), two.units()],
+                [one.state(), two.state()],
+                one.origin().and(two.origin()),
+                one.unpaid().max(two.unpaid()),
+            ),
+        };
+        let (micros, mark) = readings
+            .first()
+            .map_or((0, ResetMark::NONE), |first| (first.wait_micros(), first.mark()));
+        Self { units, after, origin, wait: GrantWait::new(micros, unpaid), mark }
+    }
 }
 
 const NO_STATE: State = State { value: 0, ts: Timestamp::UNIX_EPOCH };
