@@ -74,24 +74,55 @@ impl<T: fmt::Debug> fmt::Debug for Answer<T> {
 pub struct Applied {
     now: Timestamp,
     readings: List<Reading>,
-    kept: KeptNumbers,
+    remarks: Remarks,
 }
 
-/// The buckets of an answer that stay in faster numbers than those they were asked by, by the
-/// places of their readings. Nearly always there is none, which costs a look at one pointer.
+/// What few answers say beside their readings. Nearly always it is nothing, which costs a look at
+/// one pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct KeptNumbers(Option<Box<KeptRecords>>);
+pub(super) struct Remarks(Option<Box<RareRemarks>>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct KeptRecords(Vec<(usize, BucketRecord)>);
+#[derive(Clone, Debug, Default)]
+struct RareRemarks {
+    /// The buckets that stay in faster numbers than those they were asked by, by the places of
+    /// their readings.
+    kept: Vec<(usize, BucketRecord)>,
+    /// Why a fallback has answered in place of the store.
+    outage: Option<BackendError>,
+}
 
-impl KeptNumbers {
+impl Drop for Remarks {
+    /// Inlined is the look at the pointer alone: answers are dropped wherever a decision is made.
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(remarks) = self.0.take() {
+            drop_rare(remarks);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn drop_rare(remarks: Box<RareRemarks>) {
+    drop(remarks);
+}
+
+/// Answers say the same whatever the cause of an outage is.
+impl PartialEq for RareRemarks {
+    fn eq(&self, other: &Self) -> bool {
+        self.kept == other.kept
+    }
+}
+
+impl Eq for RareRemarks {}
+
+impl Remarks {
     pub(super) const NONE: Self = Self(None);
 
     /// Adds the record of the bucket with this reading.
     #[cold]
     pub(super) fn add(&mut self, nth: usize, record: BucketRecord) {
-        self.0.get_or_insert_with(|| Box::new(KeptRecords(Vec::new()))).0.push((nth, record));
+        self.0.get_or_insert_default().kept.push((nth, record));
     }
 
     /// Adds what a store has of the bucket with this reading, if that is kept from the numbers of
@@ -105,13 +136,13 @@ impl KeptNumbers {
     /// Adds those of an answer whose first reading is the `nth` of a longer one.
     #[cfg(feature = "redis")]
     pub(super) fn append(&mut self, nth: usize, applied: &Applied) {
-        for (place, record) in applied.kept.0.iter().flat_map(|records| &records.0) {
+        for (place, record) in applied.remarks.0.iter().flat_map(|remarks| &remarks.kept) {
             self.add(nth.saturating_add(*place), *record);
         }
     }
 
     fn get(&self, nth: usize) -> Option<&BucketRecord> {
-        let records = &self.0.as_deref()?.0;
+        let records = &self.0.as_deref()?.kept;
         records.iter().find(|(place, _)| *place == nth).map(|(_, record)| record)
     }
 }
@@ -167,20 +198,20 @@ impl Applied {
     #[must_use]
     #[inline]
     pub const fn one(now: Timestamp, reading: Reading) -> Self {
-        Self { now, readings: List::One([reading]), kept: KeptNumbers::NONE }
+        Self { now, readings: List::One([reading]), remarks: Remarks::NONE }
     }
 
     /// The result of charges on two buckets, such as one two-choices charge.
     #[must_use]
     pub const fn two(now: Timestamp, readings: [Reading; 2]) -> Self {
-        Self { now, readings: List::Two(readings), kept: KeptNumbers::NONE }
+        Self { now, readings: List::Two(readings), remarks: Remarks::NONE }
     }
 
     /// The result of charges on several buckets: one reading for each bucket that is named, in
     /// order.
     #[must_use]
     pub const fn many(now: Timestamp, readings: Vec<Reading>) -> Self {
-        Self { now, readings: List::Many(readings), kept: KeptNumbers::NONE }
+        Self { now, readings: List::Many(readings), remarks: Remarks::NONE }
     }
 
     /// As [`many`](Self::many), without an allocation for one or two.
@@ -190,7 +221,7 @@ impl Applied {
         count: usize,
         readings: impl IntoIterator<Item = Reading>,
     ) -> Self {
-        Self { now, readings: List::collect(count, readings), kept: KeptNumbers::NONE }
+        Self { now, readings: List::collect(count, readings), remarks: Remarks::NONE }
     }
 
     /// Sets the mark of all readings.
@@ -203,19 +234,19 @@ impl Applied {
         self
     }
 
-    /// Sets which buckets stay in faster numbers.
+    /// Sets what it says beside its readings.
     #[inline(always)]
-    pub(super) fn with_kept(self, kept: KeptNumbers) -> Self {
-        if kept.0.is_none() { self } else { self.with_some_kept(kept) }
+    pub(super) fn with_remarks(self, remarks: Remarks) -> Self {
+        if remarks.0.is_none() { self } else { self.with_some_remarks(remarks) }
     }
 
     #[cold]
-    fn with_some_kept(mut self, mut kept: KeptNumbers) -> Self {
+    fn with_some_remarks(mut self, mut remarks: Remarks) -> Self {
         // In the form in which every store has them.
-        for (_, record) in kept.0.iter_mut().flat_map(|records| &mut records.0) {
+        for (_, record) in remarks.0.iter_mut().flat_map(|remarks| &mut remarks.kept) {
             *record = record.refreshed(self.now);
         }
-        self.kept = kept;
+        self.remarks = remarks;
         self
     }
 
@@ -248,12 +279,31 @@ impl Applied {
     /// ```
     #[must_use]
     pub fn kept(&self, nth: usize) -> Option<&BucketRecord> {
-        self.kept.get(nth)
+        self.remarks.get(nth)
     }
 
     /// Whether any bucket stays in faster numbers.
-    pub(crate) const fn has_kept(&self) -> bool {
-        self.kept.0.is_some()
+    pub(crate) fn has_kept(&self) -> bool {
+        self.remarks.0.as_ref().is_some_and(|remarks| !remarks.kept.is_empty())
+    }
+
+    /// Whether it says anything beside its readings.
+    #[inline]
+    pub(crate) const fn has_remarks(&self) -> bool {
+        self.remarks.0.is_some()
+    }
+
+    /// Sets why a fallback has answered in place of the store.
+    #[cold]
+    pub(super) fn in_outage(mut self, error: BackendError) -> Self {
+        self.remarks.0.get_or_insert_default().outage = Some(error);
+        self
+    }
+
+    /// Why a fallback has answered in place of the store, if one has.
+    #[inline]
+    pub(crate) fn outage(&self) -> Option<&BackendError> {
+        self.remarks.0.as_ref()?.outage.as_ref()
     }
 
     /// Sets which store has decided.

@@ -260,7 +260,7 @@ impl<'l> LimitCall<'l> {
                 && let [reading] = applied.readings()
                 && reading.verdict() == Verdict::Admitted
             {
-                limiter.store_charged(demand.limit, applied);
+                limiter.store_answered(demand.limit, applied);
                 let mark = demand.asked_at;
                 let grant = Grant::from_reading(demand, reading, applied.now()).with_mark(mark);
                 return Poll::Ready(Ok(Permit::from_grant(limiter, grant)));
@@ -269,7 +269,8 @@ impl<'l> LimitCall<'l> {
                 && let [reading] = applied.readings()
                 && reading.verdict() == Verdict::Refused
             {
-                if applied.has_kept() {
+                if applied.has_remarks() {
+                    limiter.store_answered(demand.limit, applied);
                     return Poll::Ready(Err(refused_by(limiter, demand, applied)));
                 }
                 let (at, state, wait) = (applied.now(), reading.state(), reading.wait());
@@ -341,9 +342,7 @@ impl<'l> LimitCall<'l> {
         let answer = ready!(progress.poll(cx, submit));
         Poll::Ready(match answer.map_err(|error| limiter.denied(error))? {
             Ok(applied) => {
-                if applied.verdict() == Verdict::Admitted {
-                    limiter.store_charged(self.demands.limit(), &applied);
-                }
+                limiter.store_answered(self.demands.limit(), &applied);
                 self.read(applied)
             }
             Err(error) => limiter.permit_in_failure(&self.demands, error),

@@ -179,7 +179,7 @@ impl RateLimiter {
         &self.shared.defaults
     }
 
-    pub(crate) fn failures(&self) -> &FailureLog {
+    pub(super) fn failures(&self) -> &FailureLog {
         &self.shared.failures
     }
 

@@ -224,6 +224,7 @@ pub use self::replace::ReplaceError;
 
 pub use self::events::{
     Decision, DecisionSource, Observer, Outcome, QueueChange, QueueStep, StoreAnswer, StoreFailure,
+    StoreRecovery,
 };
 
 // For the rooms above.
@@ -235,6 +236,7 @@ pub(crate) use self::demand::units_of;
 pub(crate) use self::demand::{Demand, Mode};
 pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::events::{QueueStay, Report};
+pub(crate) use self::failure_log::Undecided;
 pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUser;
 #[cfg(feature = "memory")]

@@ -7,7 +7,9 @@ use tokio::time::Instant;
 use super::Limit;
 use super::engine::RateLimiter;
 use super::events::{Observer, Observers, tell_answer, tell_failure, tell_recovery};
-use crate::backend::{Answer, Applied, BackendError, OnFailure, Origin};
+use super::failure_log::Undecided;
+use crate::algebra::Verdict;
+use crate::backend::{Answer, Applied, BackendError};
 
 impl RateLimiter {
     /// Adds an observer, which is told what this handle and its later clones decide.
@@ -85,43 +87,50 @@ impl RateLimiter {
 
     /// The store did not decide, or did not carry out a call. It is logged once for its cause.
     #[cold]
-    pub(crate) fn store_failed(&self, limit: &Limit, error: &BackendError, on_failure: OnFailure) {
-        self.failures().store_failed(limit, error, on_failure);
+    pub(crate) fn store_failed(&self, limit: &Limit, error: &BackendError, call: Undecided) {
+        let is_first = self.failures().record(limit, error, call);
         if let Some(observers) = self.observers() {
-            tell_failure(observers, limit, error, on_failure);
+            tell_failure(observers, limit, error, call.on_failure(), is_first);
         }
     }
 
-    /// The store did not answer a call that decides about no request.
+    /// The store has answered a request, or a fallback in its place.
+    #[inline]
+    pub(crate) fn store_answered(&self, limit: &Limit, applied: &Applied) {
+        match applied.outage() {
+            Some(error) => self.fell_back(limit, error, applied.verdict()),
+            // It has taken tokens, so it works. A refusal proves less: a store that is full, or a
+            // replica, alternates between refusals and failures.
+            None if self.failures().lasts() && applied.verdict() != Verdict::Refused => {
+                self.note_charge(limit);
+            }
+            None => {}
+        }
+    }
+
+    /// The store has answered a shadow, or a fallback in its place.
+    pub(crate) fn store_answered_shadow(&self, limit: &Limit, applied: &Applied) {
+        match applied.outage() {
+            Some(error) => self.store_failed(limit, error, Undecided::ShadowOfFallback),
+            None => self.store_answered(limit, applied),
+        }
+    }
+
     #[cold]
-    pub(super) fn store_call_failed(&self, limit: &Limit, error: &BackendError) {
-        self.failures().call_failed(limit, error);
-        if let Some(observers) = self.observers() {
-            tell_failure(observers, limit, error, OnFailure::Refuse);
-        }
-    }
-
-    /// The store has taken tokens, so it works. A refusal proves less: a store that is full, or a
-    /// replica, alternates between refusals and failures. What a fallback has taken proves nothing.
-    #[inline]
-    pub(crate) fn store_charged(&self, limit: &Limit, applied: &Applied) {
-        self.store_granted(limit, applied.origin());
-    }
-
-    /// As [`store_charged`](Self::store_charged), by the store that has decided.
-    #[inline]
-    pub(crate) fn store_granted(&self, limit: &Limit, origin: Origin) {
-        if origin == Origin::Store && self.failures().has_failed() {
-            self.note_charge(limit);
-        }
+    fn fell_back(&self, limit: &Limit, error: &BackendError, verdict: Verdict) {
+        let call = match verdict {
+            Verdict::Refused => Undecided::RefusedByFallback,
+            Verdict::Admitted | Verdict::Reserved => Undecided::AdmittedByFallback,
+        };
+        self.store_failed(limit, error, call);
     }
 
     #[cold]
     fn note_charge(&self, limit: &Limit) {
-        if self.failures().record_charge(limit)
+        if let Some(meanwhile) = self.failures().record_charge(limit)
             && let Some(observers) = self.observers()
         {
-            tell_recovery(observers, limit);
+            tell_recovery(observers, limit, meanwhile);
         }
     }
 }

@@ -138,12 +138,6 @@ impl Reservation {
         Ok(Ok(Self(Box::new(ReservationInner { grants, slot, made, jitter, stay }))))
     }
 
-    /// Notes that the store works, if it has made this reservation.
-    pub(super) fn note_success(&self) {
-        let HeldGrants { limiter, first, .. } = &self.0.grants;
-        limiter.store_granted(first.limit(), first.origin());
-    }
-
     /// The instant from which the work may run, jitter included.
     #[must_use]
     pub fn at(&self) -> Timestamp {

@@ -85,7 +85,7 @@ impl Future for ReserveCall<'_> {
                 let (applied, ticket) =
                     limiter.reserve(&memory, demands.as_mut_slice(), modes, None)?;
                 let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
-                let owned = own(demands.as_slice());
+                let owned: Vec<_> = own(demands.as_slice());
                 let hold = |_: &_, grants: &[&Grant], now, wait| {
                     let grants = grants.iter().copied();
                     Some(ReservedSlot::Line(LineSlot::new(&memory, ticket?, grants, now, wait)))
@@ -96,9 +96,12 @@ impl Future for ReserveCall<'_> {
             }
             let pending = PendingReservation::new(limiter.queues());
             let submitted = limiter.timed(limiter.submit(demands.as_mut_slice(), mode, mode)?);
-            let owned = own(demands.as_slice());
+            let owned: Vec<_> = own(demands.as_slice());
             let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
             let reserve = move |applied| {
+                if let Some(first) = owned.first() {
+                    limiter.store_answered(first.limit(), &applied);
+                }
                 let hold = |limiter: &RateLimiter, grants: &[&Grant], now: Timestamp, wait| {
                     let grants = grants.iter().copied();
                     let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);
@@ -118,12 +121,7 @@ impl Future for ReserveCall<'_> {
         };
         // What the store has decided was told when its answer was read.
         let reserved = match ready!(answer.poll(cx, submit)).map(Result::flatten) {
-            Ok(Ok(reserved)) => {
-                if let Ok(reserved) = &reserved {
-                    reserved.note_success();
-                }
-                reserved
-            }
+            Ok(Ok(reserved)) => reserved,
             Ok(Err(error)) if limiter.admits_in_spite_of(demands, &error) => {
                 tell(limiter, Report::alike(HANDLER, demands.limits(), Outcome::Uncounted));
                 uncharged(limiter, demands)

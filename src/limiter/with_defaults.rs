@@ -7,6 +7,7 @@ use super::complete_answer::CompleteAnswer;
 use super::defaults::Speech;
 use super::demand::{Demand, Demands, Mode};
 use super::engine::RateLimiter;
+use super::failure_log::Undecided;
 use super::permit::Permit;
 use super::rate_limited::RateLimited;
 use crate::backend::{Answer, Applied, BackendError, OnFailure};
@@ -25,8 +26,9 @@ impl RateLimiter {
     ///
     /// A [limit](Limit::on_failure) may say otherwise for itself.
     ///
-    /// Either way, the failure is logged once until the store has recovered.
-    /// [`passed_uncounted`](Self::passed_uncounted) counts what passed.
+    /// Either way, the failure is logged once until the store has recovered, and so is the recovery,
+    /// with how many requests were admitted and refused meanwhile.
+    /// [`passed_uncounted`](Self::passed_uncounted) counts what passed in the life of the limiter.
     ///
     /// # Examples
     ///
@@ -132,7 +134,7 @@ impl RateLimiter {
     /// The error of a call that the store did not decide. It is logged once for its cause.
     #[cold]
     pub(crate) fn failed(&self, limit: &Limit, error: BackendError) -> RateLimited {
-        self.store_failed(limit, &error, OnFailure::Refuse);
+        self.store_failed(limit, &error, Undecided::Request(OnFailure::Refuse));
         RateLimited::unavailable(limit, error).with_speech(self.speech())
     }
 
@@ -155,7 +157,7 @@ impl RateLimiter {
     /// The error of a call that decides about no request, and was not answered.
     #[cold]
     pub(super) fn call_failed(&self, limit: &Limit, error: BackendError) -> RateLimited {
-        self.store_call_failed(limit, &error);
+        self.store_failed(limit, &error, Undecided::Call);
         RateLimited::unavailable(limit, error).with_speech(self.speech())
     }
 
@@ -166,7 +168,7 @@ impl RateLimiter {
         let limits = demands.as_slice().iter().map(|demand| demand.limit);
         let admits = Self::passes(error, limits, self.defaults().on_failure);
         if admits {
-            self.store_failed(demands.limit(), error, OnFailure::Admit);
+            self.store_failed(demands.limit(), error, Undecided::Request(OnFailure::Admit));
         }
         admits
     }

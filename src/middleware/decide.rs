@@ -28,7 +28,7 @@ use crate::limiter::LineSlot;
 use crate::limiter::OnFailure;
 use crate::limiter::{
     CompleteAnswer, DecisionSource, Demand, DetachOnDrop, Grant, HeldSlot, Mode, Outcome,
-    PendingReservation, RateLimited, RateLimiter, Report, ReservedSlot,
+    PendingReservation, RateLimited, RateLimiter, Report, ReservedSlot, Undecided,
 };
 
 /// Decides about a request.
@@ -244,11 +244,8 @@ fn read_answer<'p, const IS_OBSERVED: bool>(
         Ok(outcome) => outcome,
         Err(error) => return store_failed::<IS_OBSERVED>(plan, &demands, &error),
     };
-    let verdict = outcome.verdict();
-    if verdict != Verdict::Refused {
-        plan.limiter.store_charged(first, outcome.applied());
-    }
-    match verdict {
+    plan.limiter.store_answered(first, outcome.applied());
+    match outcome.verdict() {
         Verdict::Admitted => {
             tell::<IS_OBSERVED>(plan, || answered(&demands, &outcome, None));
             Action::Run(on_admission(plan, &demands, &outcome))
@@ -388,7 +385,7 @@ fn store_failed<'p, const IS_OBSERVED: bool>(
     let passes = RateLimiter::passes(error, own, plan.settings.on_failure);
     let on_failure = if passes { OnFailure::Admit } else { OnFailure::Refuse };
     let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
-    plan.limiter.store_failed(first, error, on_failure);
+    plan.limiter.store_failed(first, error, Undecided::Request(on_failure));
     tell::<IS_OBSERVED>(plan, || {
         let outcome = if passes { Outcome::Uncounted } else { Outcome::Unavailable };
         Report::alike(DecisionSource::Layer, limits(demands), outcome)

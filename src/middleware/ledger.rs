@@ -267,7 +267,8 @@ impl RequestLedger {
             Ok(answer) => {
                 let answer = limiter.timed(answer).wait().await;
                 let read = answer.and_then(|applied| CompleteAnswer::new(&demands, applied));
-                read.map_err(unavailable)
+                read.inspect(|read| limiter.store_answered(first.limit(), read.applied()))
+                    .map_err(unavailable)
             }
             Err(too_large) => {
                 limiter.uses().note_unfit(&too_large);

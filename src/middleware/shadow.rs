@@ -11,8 +11,7 @@ use super::plan::Plan;
 use super::planned_rule::{PlannedRule, RuleLimit};
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
-use crate::limiter::OnFailure;
-use crate::limiter::{CompleteAnswer, DecisionSource, Demand, Mode, Outcome, Report};
+use crate::limiter::{CompleteAnswer, DecisionSource, Demand, Mode, Outcome, Report, Undecided};
 
 type Shadow = Demand<RuleLimit<'static>>;
 
@@ -132,9 +131,9 @@ fn record(
             let denied = (outcome.verdict() == Verdict::Refused).then_some(Outcome::Refused);
             let shadows = slice::from_ref(&shadow);
             tell::<true>(plan, || Report::answered(SHADOW, shadows, &outcome, denied));
-            match outcome.verdict() {
-                Verdict::Refused => log.would_refuse(shadow.limit(), outcome.wait()),
-                _ => plan.limiter.store_charged(shadow.limit(), outcome.applied()),
+            plan.limiter.store_answered_shadow(shadow.limit(), outcome.applied());
+            if outcome.verdict() == Verdict::Refused {
+                log.would_refuse(shadow.limit(), outcome.wait());
             }
             if let Some(ledger) = ledger {
                 // Also a refusal: the handler can see it, and its bucket can be reset.
@@ -143,7 +142,7 @@ fn record(
         }
         // The request passes, whatever `on_failure` the layer has.
         Err(error) => {
-            plan.limiter.store_failed(shadow.limit(), &error, OnFailure::Admit);
+            plan.limiter.store_failed(shadow.limit(), &error, Undecided::Shadow);
             let shadows = slice::from_ref(&shadow);
             tell::<true>(plan, || Report::alike(SHADOW, limits(shadows), Outcome::Uncounted));
         }

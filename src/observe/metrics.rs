@@ -13,7 +13,9 @@ use super::metric::{EVICTED_KEYS, FORGOTTEN_KEYS, STORE_KEYS};
 use super::recorder::Registrar;
 #[cfg(feature = "memory")]
 use crate::limiter::RateLimiter;
-use crate::limiter::{Decision, Limit, Observer, QueueChange, StoreAnswer, StoreFailure};
+use crate::limiter::{
+    Decision, Limit, Observer, QueueChange, StoreAnswer, StoreFailure, StoreRecovery,
+};
 
 /// Counts decisions, queues and failures of the store, by the facade crate [`metrics`].
 ///
@@ -198,8 +200,8 @@ impl Observer for Metrics {
         self.registrar.counter(STORE_FAILURES, &labels).increment(1);
     }
 
-    fn on_store_recovery(&self, limit: &Limit) {
-        let labels = [(LIMIT, self.label_of(limit))];
+    fn on_store_recovery(&self, recovery: &StoreRecovery<'_>) {
+        let labels = [(LIMIT, self.label_of(recovery.limit()))];
         self.registrar.counter(STORE_RECOVERIES, &labels).increment(1);
     }
 }

@@ -60,8 +60,9 @@ fn a_store_that_fails_is_logged_once_until_it_has_recovered() {
 }
 
 /// The line named the first limit alone: where that one admits, an operator took all for admitted.
+/// So it says nothing of what becomes of requests, and the line at the end counts them.
 #[test]
-fn an_outage_is_logged_once_for_limits_that_admit_and_once_for_those_that_refuse() {
+fn an_outage_has_one_line_whatever_becomes_of_requests() {
     let store = Flaky::default();
     store.down.store(true, Ordering::Relaxed);
     let limiter = RateLimiter::new(store);
@@ -72,9 +73,9 @@ fn an_outage_is_logged_once_for_limits_that_admit_and_once_for_those_that_refuse
             assert!(limiter.limit(&TWO).await.is_err());
         }
     });
-    let [passes, refuses] = lines.as_slice() else { panic!("{lines:#?}") };
-    assert!(passes.contains("on_failure=Admit") && passes.contains("pass uncounted"), "{passes}");
-    assert!(refuses.contains("on_failure=Refuse") && refuses.contains("are not admitted"));
+    let [line] = lines.as_slice() else { panic!("{lines:#?}") };
+    assert!(line.contains("a fallback or `OnFailure` decides about requests"), "{line}");
+    assert!(!line.contains("admitted") && !line.contains("uncounted"), "{line}");
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn the_log_tells_how_many_have_passed_uncounted() {
     });
     let [outage, recovered] = lines.as_slice() else { panic!("{lines:#?}") };
     assert!(outage.contains("ERROR") && outage.contains("it is down"), "{outage}");
-    assert!(recovered.contains("passed_uncounted=7"), "{recovered}");
+    assert!(recovered.contains("admitted=7 refused=0"), "{recovered}");
 }
 
 /// An operator has to know that limits count differently, and why.
@@ -111,7 +112,83 @@ fn a_fallback_is_logged_once_with_the_cause() {
     });
     let [line] = lines.as_slice() else { panic!("{lines:#?}") };
     assert!(line.contains("ERROR") && line.contains("it is down"), "{line}");
-    assert!(line.contains("this process decides by its own numbers"), "{line}");
+    assert!(line.contains("a fallback or `OnFailure` decides about requests"), "{line}");
+}
+
+/// Nobody was told that the store is back, and each minute of an outage had a line.
+#[test]
+fn an_outage_and_its_end_are_a_line_each_with_what_became_of_requests() {
+    let store = Flaky::default();
+    let down = Arc::clone(&store.down);
+    let limiter = RateLimiter::new(Fallback::new(store, Memory::new()));
+    let [open, closed] = [("open", OnFailure::Admit), ("closed", OnFailure::Refuse)]
+        .map(|(name, then)| Limit::new(name, Quota::token_bucket(9, MINUTE)).on_failure(then));
+    let lines = at_paused_time(async || {
+        for round in [1_u64, 2] {
+            let two = || limiter.limit(&TWO).key(round).cost(2);
+            down.store(true, Ordering::Relaxed);
+            two().await.unwrap();
+            for _ in 0..4 {
+                tokio::time::advance(MINUTE).await;
+                assert!(two().await.unwrap_err().is_refused());
+                assert!(!limiter.limit(&open).await.unwrap().is_decided());
+            }
+            assert!(limiter.limit(&closed).reserve().await.unwrap_err().is_outage());
+            assert!(two().reserve().await.unwrap_err().is_refused());
+            down.store(false, Ordering::Relaxed);
+            // Too short a time to be sure.
+            limiter.limit(&open).await.unwrap();
+            tokio::time::advance(MINUTE).await;
+            limiter.limit(&open).await.unwrap();
+            limiter.limit(&open).await.unwrap();
+            down.store(true, Ordering::Relaxed);
+            limiter.peek(&TWO).await.unwrap_err();
+            limiter.peek(&TWO).await.unwrap_err();
+            down.store(false, Ordering::Relaxed);
+            tokio::time::advance(MINUTE).await;
+            limiter.limit(&open).await.unwrap();
+        }
+    });
+    assert_eq!(lines.len(), 8, "{lines:#?}");
+    for outage in lines.chunks(2) {
+        assert!(outage[0].contains("ERROR") && outage[0].contains("it is down"), "{outage:#?}");
+        assert!(outage[0].contains("a fallback or `OnFailure` decides"), "{outage:#?}");
+        assert!(outage[1].contains("INFO") && outage[1].contains("backend recovered"));
+    }
+    for (nth, counts) in [(1, "admitted=5 refused=6"), (3, "admitted=0 refused=0")] {
+        assert!(lines[nth].contains(counts) && lines[nth + 4].contains(counts), "{lines:#?}");
+    }
+}
+
+/// Each kind of failure had an end of its own, so the log said that the store is back while it was
+/// down.
+#[test]
+fn failures_of_several_kinds_have_one_end() {
+    let store = Flaky::default();
+    let [down, is_full, is_misused] =
+        [&store.down, &store.is_full, &store.is_misused].map(Arc::clone);
+    let limiter = RateLimiter::new(store);
+    let lines = at_paused_time(async || {
+        let ask = || limiter.limit(&TWO);
+        is_full.store(true, Ordering::Relaxed);
+        assert!(ask().await.is_err());
+        tokio::time::advance(MINUTE / 2).await;
+        down.store(true, Ordering::Relaxed);
+        assert!(ask().await.is_err());
+        down.store(false, Ordering::Relaxed);
+        is_full.store(false, Ordering::Relaxed);
+        // A client can cause this, so it does not prolong the outage. It is refused meanwhile.
+        is_misused.store(true, Ordering::Relaxed);
+        assert!(ask().await.is_err());
+        is_misused.store(false, Ordering::Relaxed);
+        for round in [1_u64, 2, 3] {
+            tokio::time::advance(MINUTE / 2).await;
+            assert!(ask().key(round).await.is_ok());
+        }
+    });
+    let told: Vec<_> = lines.iter().map(|line| line.contains("backend recovered")).collect();
+    assert_eq!(told, [false, false, false, true], "{lines:#?}");
+    assert!(lines[3].contains("admitted=0 refused=3"), "{lines:#?}");
 }
 
 /// A store that is full refuses and fails by turns: of 400 requests, 399 were logged.
@@ -326,7 +403,7 @@ fn a_failure_that_a_handler_meets_is_logged_once() {
 }
 
 /// A fallback may decide about requests while an operator's look has no answer. The line of the look
-/// said that requests are not admitted, and the line of requests that are not was missing then.
+/// said that requests are not admitted.
 #[test]
 fn a_call_that_decides_about_no_request_says_nothing_of_requests() {
     let store = Flaky { down: Arc::new(true.into()), ..Flaky::default() };
@@ -335,14 +412,11 @@ fn a_call_that_decides_about_no_request_says_nothing_of_requests() {
         for _ in 0..3 {
             assert!(at_once(limiter.peek(&TWO)).unwrap_err().is_unavailable());
         }
-    });
-    let told = "no answer to a call that looks, settles, resets, penalizes or blocks";
-    assert!(lines.len() == 1 && lines[0].contains(told), "{lines:#?}");
-    assert!(!lines[0].contains("admitted") && !lines[0].contains("on_failure"), "{lines:#?}");
-    let lines = logged(tracing::Level::ERROR, || {
+        // It is the same outage.
         assert!(at_once(limiter.limit(&TWO)).unwrap_err().is_unavailable());
     });
-    assert!(lines.len() == 1 && lines[0].contains("requests are not admitted"), "{lines:#?}");
+    assert!(lines.len() == 1 && lines[0].contains("the backend has an outage"), "{lines:#?}");
+    assert!(!lines[0].contains("admitted") && !lines[0].contains("on_failure"), "{lines:#?}");
 }
 
 #[test]

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::{Request, Response};
 use tollgate::backend::{
-    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, CircuitBreaker, Memory,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, CircuitBreaker, Fallback,
+    Memory,
 };
 use tollgate::clock::TokioClock;
 use tollgate::{Limit, MINUTE, OnFailure, Quota, RateLimiter, Rule, SECOND};
@@ -69,6 +70,8 @@ fn service(
 async fn a_failure_is_told_with_each_call_and_what_became_of_it() {
     for later in [false, true] {
         let (journal, limiter) = Journal::of(&RateLimiter::new(Broken { later }));
+        assert!(limiter.peek(&TWO).await.is_err());
+        assert_eq!(journal.take(), ["store failed: two unavailable Refuse first"]);
         // A store that answers later is timed as well.
         let told = |limit: &str, then: &str, decision: &str, source: &str| {
             let timed = later.then(|| "store failed in 0ns".to_owned());
@@ -113,7 +116,7 @@ async fn a_call_on_several_limits_fails_for_each_of_them() {
     let (journal, limiter) = Journal::of(&RateLimiter::new(Broken { later: false }));
     assert!(limiter.limit(&OPEN).and(&TWO).cost(2).await.is_err());
     let told = [
-        "store failed: open unavailable Refuse",
+        "store failed: open unavailable Refuse first",
         "handler open unavailable 1 *",
         "handler two unavailable 2",
     ];
@@ -163,11 +166,45 @@ async fn a_recovery_is_told_once_a_minute_after_the_last_failure() {
         told.into_iter().filter(|line| line.contains("ed: two")).collect::<Vec<_>>()
     };
     assert_eq!(decide(false).await, [""; 0]);
+    assert_eq!(decide(true).await, ["store failed: two timeout Refuse first"]);
     assert_eq!(decide(true).await, ["store failed: two timeout Refuse"]);
     assert_eq!(decide(false).await, [""; 0], "too soon");
     tokio::time::advance(MINUTE).await;
-    assert_eq!(decide(false).await, ["store recovered: two"]);
+    assert_eq!(decide(false).await, ["store recovered: two, 0 admitted, 2 refused"]);
     assert_eq!(decide(false).await, [""; 0]);
+}
+
+/// Observers heard nothing of an outage in which a fallback decides, nor that the store is back.
+#[tokio::test(start_paused = true)]
+async fn an_outage_behind_a_fallback_is_told_as_any_other() {
+    let store = Distant::new();
+    let local = Memory::new().clock(TokioClock::new());
+    let (journal, limiter) =
+        Journal::of(&RateLimiter::new(Fallback::new(store.clone(), local).nodes(2)));
+    let told = || {
+        let told = journal.take().into_iter();
+        told.filter(|line| line.starts_with("store failed:") || line.contains("recovered"))
+            .collect::<Vec<_>>()
+    };
+    let failed = |then: &str| [format!("store failed: two timeout {then}")];
+    store.is_down.store(true, Ordering::Relaxed);
+    assert!(limiter.limit(&TWO).await.is_ok());
+    assert_eq!(told(), failed("Fallback first"));
+    assert!(limiter.limit(&TWO).await.unwrap_err().is_refused());
+    assert_eq!(told(), failed("Fallback"));
+    assert!(limiter.limit(&TWO).reserve().await.unwrap_err().is_refused());
+    assert_eq!(told(), failed("Fallback"));
+    drop(service(&limiter, &TWO).oneshot(Request::new(())).await.unwrap());
+    assert_eq!(told(), failed("Fallback"));
+    // A shadow concerns no request.
+    drop(service(&limiter, Rule::new(&TWO).shadow()).oneshot(Request::new(())).await.unwrap());
+    assert_eq!(told(), failed("Fallback"));
+    assert!(!limiter.limit(&OPEN).await.unwrap().is_decided());
+    assert_eq!(told(), ["store failed: open timeout Admit"]);
+    store.is_down.store(false, Ordering::Relaxed);
+    tokio::time::advance(MINUTE).await;
+    assert!(limiter.limit(&TWO).await.is_ok());
+    assert_eq!(told(), ["store recovered: two, 2 admitted, 3 refused"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,14 +224,18 @@ async fn a_failure_has_the_kind_of_its_error() {
 
     let full = || Answer::Ready(Err(BackendError::full("fixed", "no room")));
     let undecidable = || Answer::Ready(Err(BackendError::undecidable("fixed", "no name")));
-    for (fails, kind) in
-        [(Fixed(Box::new(full)), "full"), (Fixed(Box::new(undecidable)), "undecidable")]
-    {
+    // What a client can cause has no end that could be told, and so no beginning.
+    for (fails, kind, first) in [
+        (Fixed(Box::new(full)), "full", " first"),
+        (Fixed(Box::new(undecidable)), "undecidable", ""),
+    ] {
         let (journal, limiter) = Journal::of(&RateLimiter::new(fails));
         drop(limiter.limit(&OPEN).await);
         // Not an outage, so the request does not pass.
-        let told =
-            [format!("store failed: open {kind} Refuse"), "handler open unavailable 1 *".into()];
+        let told = [
+            format!("store failed: open {kind} Refuse{first}"),
+            "handler open unavailable 1 *".into(),
+        ];
         assert_eq!(journal.take(), told);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use tollgate::limiter::{Decision, QueueChange, StoreAnswer, StoreFailure};
-use tollgate::{Limit, Observer, RateLimiter};
+use tollgate::limiter::{Decision, QueueChange, StoreAnswer, StoreFailure, StoreRecovery};
+use tollgate::{Observer, RateLimiter};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal(Arc<Mutex<Vec<String>>>);
@@ -52,11 +52,15 @@ impl Observer for Journal {
     }
 
     fn on_store_failure(&self, failure: &StoreFailure<'_>) {
-        let (limit, kind, then) = (failure.limit().name(), failure.kind(), failure.on_failure());
-        self.write(format!("store failed: {limit} {kind} {then:?}"));
+        let (limit, kind) = (failure.limit().name(), failure.kind());
+        let then = failure.on_failure().map_or("Fallback".to_owned(), |then| format!("{then:?}"));
+        let first = if failure.is_first() { " first" } else { "" };
+        self.write(format!("store failed: {limit} {kind} {then}{first}"));
     }
 
-    fn on_store_recovery(&self, limit: &Limit) {
-        self.write(format!("store recovered: {}", limit.name()));
+    fn on_store_recovery(&self, recovery: &StoreRecovery<'_>) {
+        let (admitted, refused) = (recovery.admitted(), recovery.refused());
+        let limit = recovery.limit().name();
+        self.write(format!("store recovered: {limit}, {admitted} admitted, {refused} refused"));
     }
 }

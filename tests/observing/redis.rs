@@ -23,5 +23,8 @@ async fn a_server_is_timed_until_it_is_gone_and_its_failure_has_a_kind() {
     assert!(limiter.limit(&TWO).key("alice").await.unwrap_err().is_unavailable());
     let told = journal.take();
     assert!(told[0].starts_with("store failed in "), "{told:?}");
-    assert_eq!(told[1..], ["store failed: two unavailable Refuse", "handler two unavailable 1 *"]);
+    assert_eq!(
+        told[1..],
+        ["store failed: two unavailable Refuse first", "handler two unavailable 1 *"]
+    );
 }

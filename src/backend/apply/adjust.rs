@@ -8,7 +8,7 @@
 use super::cell_store::{CellStore, read};
 use crate::algebra::{State, Verdict};
 use crate::backend::adjustment::Adjustment;
-use crate::backend::answer::{Applied, KeptNumbers, Reading};
+use crate::backend::answer::{Applied, Reading, Remarks};
 use crate::backend::record::Found;
 use crate::clock::Timestamp;
 
@@ -51,7 +51,7 @@ pub(in crate::backend) fn adjust_list<C: CellStore>(
         }
     }
     // Read again, because a bucket that is named twice is reported as it is in the end.
-    let mut kept = KeptNumbers::NONE;
+    let mut kept = Remarks::NONE;
     let readings = named.iter().enumerate().map(|(nth, &(cell, one))| {
         let found = cells.find(cell, one.id(), one.bucket(), now);
         let state = read(cells, cell, &found, one.id(), one.bucket(), now);
@@ -59,7 +59,7 @@ pub(in crate::backend) fn adjust_list<C: CellStore>(
         reading(one, allowed, state, now)
     });
     let applied = Applied::collect(now, named.len(), readings);
-    applied.with_kept(kept)
+    applied.with_remarks(kept)
 }
 
 /// Makes one adjustment to a bucket that is counted in its numbers, or absent. Returns its state

@@ -24,7 +24,7 @@ use super::cell_store::{CellStore, read, write_first_use, write_refused};
 use super::lone::{charge_two, has_paid, is_stored_for};
 use crate::algebra::{State, Units, Verdict, charge, charge_slower, rescale};
 use crate::backend::adjustment::cost_in;
-use crate::backend::answer::{Applied, KeptNumbers, Reading};
+use crate::backend::answer::{Applied, Reading, Remarks};
 use crate::backend::charge::{BucketId, Charge};
 use crate::backend::record::{BucketRecord, Found};
 use crate::backend::repeats::Repeats;
@@ -81,12 +81,12 @@ pub(in crate::backend) fn apply_list<C: CellStore>(
         Reading::in_micros(entry.verdict, state, units, entry.wait)
     };
     let applied = Applied::collect(now, entries.len(), entries.iter().enumerate().map(reading));
-    let mut kept = KeptNumbers::NONE;
+    let mut kept = Remarks::NONE;
     for (nth, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.balance.may_keep) {
         let (cell, bucket) = (entry.balance.cell, entry.charge.bucket());
         kept.note(nth, &cells.find(cell, entry.charge.id(), bucket, now), bucket);
     }
-    applied.with_kept(kept)
+    applied.with_remarks(kept)
 }
 
 /// Stores what the charges leave in their buckets.

@@ -5,7 +5,7 @@ use crate::algebra::{
     Charged, ChargedPair, State, Units, Verdict, charge, charge_pair, charge_pair_slower,
     charge_slower,
 };
-use crate::backend::answer::KeptNumbers;
+use crate::backend::answer::Remarks;
 use crate::backend::charge::Charge;
 use crate::backend::record::{BucketRecord, Found};
 use crate::clock::Timestamp;
@@ -18,7 +18,7 @@ pub(in crate::backend) fn apply_one<C: CellStore>(
     cell: C::Cell,
     asked: &Charge<'_>,
     now: Timestamp,
-) -> (Charged, KeptNumbers) {
+) -> (Charged, Remarks) {
     let bucket = asked.bucket();
     let found = cells.find(cell, asked.id(), bucket, now);
     if let Some(own) = found.kept(bucket) {
@@ -35,7 +35,7 @@ pub(in crate::backend) fn apply_one<C: CellStore>(
         }
         Verdict::Admitted | Verdict::Reserved | Verdict::Refused => {}
     }
-    (charged, KeptNumbers::NONE)
+    (charged, Remarks::NONE)
 }
 
 /// Decides a charge by numbers that refill more slowly than those in which the bucket is counted.
@@ -47,15 +47,15 @@ fn apply_slower<C: CellStore>(
     own: &BucketRecord,
     asked: &Charge<'_>,
     now: Timestamp,
-) -> (Charged, KeptNumbers) {
+) -> (Charged, Remarks) {
     let (bucket, phase) = (asked.bucket(), asked.id().phase(asked.bucket()));
     let (units, terms) = (asked.units(), asked.get_terms());
     let charged = charge_slower(own.bucket(), own.state(), bucket, units, terms, now, phase);
     if charged.verdict() != Verdict::Refused && is_stored_for(asked) {
         cells.write(cell, bucket, charged.after(), now);
-        return (charged, KeptNumbers::NONE);
+        return (charged, Remarks::NONE);
     }
-    let mut kept = KeptNumbers::NONE;
+    let mut kept = Remarks::NONE;
     kept.add(0, *own);
     (charged, kept)
 }
@@ -69,7 +69,7 @@ pub(in crate::backend) fn apply_pair<C: CellStore>(
     asked: &Charge<'_>,
     other: u32,
     now: Timestamp,
-) -> (ChargedPair, KeptNumbers) {
+) -> (ChargedPair, Remarks) {
     let (id, bucket) = (asked.id(), asked.bucket());
     let [first, second] = shards;
     let found =
@@ -96,7 +96,7 @@ pub(in crate::backend) fn apply_pair<C: CellStore>(
             }
         }
     }
-    let mut kept = KeptNumbers::NONE;
+    let mut kept = Remarks::NONE;
     for (nth, (cell, found)) in shards.into_iter().zip(found).enumerate() {
         if found.kept(bucket).is_some() {
             kept.note(nth, &cells.find(cell, id, bucket, now), bucket);

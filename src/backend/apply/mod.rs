@@ -144,11 +144,11 @@ pub fn apply_all<S: BucketStore + ?Sized>(store: &mut S, charges: &[Charge<'_>])
         return match charge.get_second_shard() {
             None => {
                 let (charged, kept) = apply_one(cells, id, charge, now);
-                Applied::one(now, Reading::from_charged(charge, &charged)).with_kept(kept)
+                Applied::one(now, Reading::from_charged(charge, &charged)).with_remarks(kept)
             }
             Some(other) => {
                 let (charged, kept) = apply_pair(cells, [id, id.shard(other)], charge, other, now);
-                Applied::two(now, Reading::from_charged_pair(charge, &charged)).with_kept(kept)
+                Applied::two(now, Reading::from_charged_pair(charge, &charged)).with_remarks(kept)
             }
         };
     }

@@ -58,6 +58,8 @@ use crate::quota::{Quota, QuotaError};
 ///   store, a local bucket that has paid a part of the charge gets back no more than that.
 /// * **Waiting.** In an outage, a request that would have to wait is refused, with the time at which
 ///   the local bucket has its tokens. Requests that wait already keep their instants.
+/// * **The log and observers** hear of an outage and its end as without a fallback, with how many
+///   requests were admitted and refused meanwhile.
 /// * **Peeks** go to the store alone, and fail while it does; so do lists of
 ///   [debtors](crate::RateLimiter::debtors).
 /// * **Resets, penalties and blocks** are made in the store and in the local store. If the store

@@ -1,7 +1,6 @@
 //! The local store: it follows what the store does, and decides in its place.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
@@ -14,7 +13,6 @@ use crate::backend::charge::{BucketId, Charge};
 use crate::backend::error::BackendError;
 use crate::backend::on_failure::OnFailure;
 use crate::backend::origin::{Origin, Unpaid};
-use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// The local store of a fallback.
 #[derive(Debug)]
@@ -23,15 +21,12 @@ pub(super) struct Understudy<L> {
     pub(super) numbers: LocalNumbers,
     admitted: AtomicU64,
     refused: AtomicU64,
-    clock: SystemClock,
-    /// When an outage was logged last, in microseconds since the epoch; 0 if none was.
-    logged: AtomicI64,
 }
 
 impl<L: Backend> Understudy<L> {
     pub(super) fn new(store: L) -> Self {
-        let (admitted, refused, clock, logged) = Default::default();
-        Self { store, numbers: LocalNumbers::new(), admitted, refused, clock, logged }
+        let (admitted, refused) = Default::default();
+        Self { store, numbers: LocalNumbers::new(), admitted, refused }
     }
 
     pub(super) fn charges_several(&self) -> bool {
@@ -118,10 +113,9 @@ impl<L: Backend> Understudy<L> {
                 None => local,
             });
         }
-        self.log(charges, &error);
         match self.store.apply(&locals) {
             Answer::Ready(Ok(applied)) => {
-                Answer::Ready(Ok(self.count(charges, &buckets, &applied)))
+                Answer::Ready(Ok(self.count(charges, &buckets, &applied).in_outage(error)))
             }
             // The local store is not to be waited for, and it has failed as well.
             Answer::Ready(Err(_)) | Answer::Pending(_) => Answer::Ready(Err(error)),
@@ -189,33 +183,4 @@ impl<L: Backend> Understudy<L> {
     pub(super) fn forget(&self, ids: &[BucketId<'_>]) {
         drop(self.store.reset(ids));
     }
-
-    /// Logs an outage, once a minute: a store may come and go many times in a second.
-    #[cfg_attr(not(feature = "tracing"), allow(unused_variables))]
-    fn log(&self, charges: &[Charge<'_>], error: &BackendError) {
-        let (now, last) = (self.clock.now(), self.logged.load(Ordering::Relaxed));
-        let is_quiet = last == 0 || now.since(Timestamp::from_micros(last)) >= QUIET;
-        // Of several requests at once, one logs.
-        let is_first = is_quiet
-            && self
-                .logged
-                .compare_exchange(last, now.as_micros(), Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
-        #[cfg(feature = "tracing")]
-        {
-            let limit = charges.first().map_or("", |charge| charge.id().limit());
-            let error: &(dyn std::error::Error + 'static) = error;
-            let (admitted, refused) = (self.admitted(), self.refused());
-            if is_first {
-                let hint = "no decision, and this process decides by its own numbers \
-                            (logged once a minute during an outage)";
-                tracing::error!(limit, admitted, refused, error, "{hint}");
-            } else {
-                tracing::debug!(limit, error, "no decision");
-            }
-        }
-    }
 }
-
-/// How long an outage that was logged is not logged again.
-const QUIET: Duration = Duration::from_secs(60);

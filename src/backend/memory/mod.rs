@@ -346,7 +346,7 @@ impl UnknownBucket<'_> {
         drop(shard);
         wakeups.unwrap_or_default().run();
         let reading = Reading::from_charged(charge, &charged).with_mark(mark);
-        Applied::one(now, reading).with_kept(kept)
+        Applied::one(now, reading).with_remarks(kept)
     }
 }
 

@@ -4,7 +4,7 @@ use super::fingerprint::Fingerprint;
 use super::shard::Shard;
 use super::table::Slot;
 use crate::algebra::{Bucket, Charged, State};
-use crate::backend::answer::KeptNumbers;
+use crate::backend::answer::Remarks;
 use crate::backend::apply::{CellStore, apply_one};
 use crate::backend::charge::{BucketId, Charge};
 use crate::backend::record::Found;
@@ -54,7 +54,7 @@ impl Shard {
         unknown: LookupMiss,
         charge: &Charge<'_>,
         now: Timestamp,
-    ) -> (Charged, KeptNumbers) {
+    ) -> (Charged, Remarks) {
         match unknown {
             LookupMiss::New => apply_one(&mut NewSlot { shard: self, print }, (), charge, now),
             LookupMiss::OtherQuota => self.charge_other(print, charge, now),
@@ -68,7 +68,7 @@ impl Shard {
         print: Fingerprint,
         charge: &Charge<'_>,
         now: Timestamp,
-    ) -> (Charged, KeptNumbers) {
+    ) -> (Charged, Remarks) {
         // The shard was locked all the time, so the bucket is still there.
         let found = self.table.find(print.tag());
         apply_one(&mut FoundSlot { shard: self, found, print }, (), charge, now)

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::swap_store::SwapStore;
 use crate::algebra::{State, Terms, Verdict};
-use crate::backend::answer::KeptNumbers;
+use crate::backend::answer::Remarks;
 use crate::backend::apply::absent;
 use crate::backend::stored::{Draft, Work};
 use crate::backend::{
@@ -120,14 +120,14 @@ impl BucketParts {
     /// The answer of the whole call, from those of its works.
     pub(super) fn join(&self, answers: &[Applied]) -> Applied {
         let now = answers.iter().map(Applied::now).max().unwrap_or_default();
-        let mut kept = KeptNumbers::NONE;
+        let mut kept = Remarks::NONE;
         let reading = |(place, &(work, nth)): (usize, &(usize, usize))| {
             let answer = answers.get(work)?;
             answer.kept(nth).into_iter().for_each(|record| kept.add(place, *record));
             Some(Reading::new(self.verdict, answer.readings().get(nth)?.state(), Duration::ZERO))
         };
         let readings = self.places.iter().enumerate().filter_map(reading).collect();
-        Applied::many(now, readings).with_kept(kept)
+        Applied::many(now, readings).with_remarks(kept)
     }
 }
 
@@ -176,13 +176,13 @@ fn charge_fuller<S: SwapStore>(
     };
     let idle = if is_own { second } else { own };
     let idle = Reading::new(paid.verdict(), idle, paid.wait());
-    let mut kept = KeptNumbers::NONE;
+    let mut kept = Remarks::NONE;
     for (nth, id) in [id, id.shard(other)].into_iter().enumerate() {
         let record = draft.read(id).filter(|record| record.is_kept_from(bucket, now));
         record.into_iter().for_each(|record| kept.add(nth, record));
     }
     let readings = if is_own { [paid, idle] } else { [idle, paid] };
-    Ok(Applied::two(now, readings).with_kept(kept))
+    Ok(Applied::two(now, readings).with_remarks(kept))
 }
 
 /// What a shard holds now.

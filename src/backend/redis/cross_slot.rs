@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use super::carrier::RedisCarrier;
 use crate::algebra::{Bucket, ChargedPair, State, Terms, Units, Verdict, charge_pair_slower};
-use crate::backend::answer::KeptNumbers;
+use crate::backend::answer::Remarks;
 use crate::backend::remote::batch::Batcher;
 use crate::backend::remote::key_name::KeyName;
 use crate::backend::remote::operation::{NamedAdjustment, NamedBucketId, NamedCharge, Operation};
@@ -38,14 +38,14 @@ pub(super) async fn look(
     let operations = charges.into_iter().map(|charge| Operation::Charges(smallvec![charge]));
     // Send all before awaiting the first.
     let answers: Vec<_> = operations.map(|operation| batcher.send(operation, deadline)).collect();
-    let (mut now, mut readings, mut kept) = (None, Vec::new(), KeptNumbers::NONE);
+    let (mut now, mut readings, mut kept) = (None, Vec::new(), Remarks::NONE);
     for answer in answers {
         let applied = answer.await?;
         now = now.max(Some(applied.now()));
         kept.append(readings.len(), &applied);
         readings.extend_from_slice(applied.readings());
     }
-    Ok(Applied::many(now.unwrap_or_default(), readings).with_kept(kept))
+    Ok(Applied::many(now.unwrap_or_default(), readings).with_remarks(kept))
 }
 
 /// Makes adjustments, each by itself.
@@ -62,14 +62,14 @@ pub(super) async fn adjust(
         false => Operation::Charges(smallvec![one.look()]),
     });
     let answers: Vec<_> = operations.map(|operation| batcher.send(operation, deadline)).collect();
-    let (mut now, mut readings, mut kept) = (None, Vec::new(), KeptNumbers::NONE);
+    let (mut now, mut readings, mut kept) = (None, Vec::new(), Remarks::NONE);
     for applied in all(answers).await? {
         now = now.max(Some(applied.now()));
         kept.append(readings.len(), &applied);
         let states = applied.readings().iter().map(Reading::state);
         readings.extend(states.map(|state| Reading::new(verdict, state, Duration::ZERO)));
     }
-    Ok(Applied::many(now.unwrap_or_default(), readings).with_kept(kept))
+    Ok(Applied::many(now.unwrap_or_default(), readings).with_remarks(kept))
 }
 
 /// Waits for the answers to all parts of an operation.
@@ -255,11 +255,11 @@ impl CrossSlotPair {
             readings = readings
                 .map(|it| Reading::new(Verdict::Refused, it.state(), Duration::from_micros(1)));
         }
-        let mut kept = KeptNumbers::NONE;
+        let mut kept = Remarks::NONE;
         for (nth, (own, state)) in held.iter().enumerate().filter(|(_, (own, _))| own != bucket) {
             kept.add(nth, BucketRecord::new(own, *state));
         }
-        Applied::two(now, readings).with_kept(kept)
+        Applied::two(now, readings).with_remarks(kept)
     }
 }
 

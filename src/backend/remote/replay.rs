@@ -136,7 +136,7 @@ impl Replay {
         if let ([one], [place]) = (charges, places) {
             let one = one.charge();
             let (charged, kept) = apply_one(self, *place, &one, now);
-            return Applied::one(now, Reading::from_charged(&one, &charged)).with_kept(kept);
+            return Applied::one(now, Reading::from_charged(&one, &charged)).with_remarks(kept);
         }
         let charges: SmallVec<[_; 8]> = charges.iter().map(NamedCharge::charge).collect();
         // The places have both shards of a two-choices charge, one after the other.

@@ -23,9 +23,9 @@ mod store_report;
 pub use self::decision::{Decision, DecisionSource, Outcome};
 pub use self::observer::Observer;
 pub use self::queue_change::{QueueChange, QueueStep};
-pub use self::store_health::{StoreAnswer, StoreFailure};
+pub use self::store_health::{StoreAnswer, StoreFailure, StoreRecovery};
 
 pub(crate) use self::observers::Observers;
 pub(crate) use self::queue_stay::QueueStay;
 pub(crate) use self::report::Report;
-pub(crate) use self::store_report::{tell_answer, tell_failure, tell_recovery};
+pub(super) use self::store_report::{tell_answer, tell_failure, tell_recovery};

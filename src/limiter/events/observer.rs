@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::decision::Decision;
 use super::queue_change::QueueChange;
-use super::store_health::{StoreAnswer, StoreFailure};
-use crate::limiter::Limit;
+use super::store_health::{StoreAnswer, StoreFailure, StoreRecovery};
 
 /// Is told what a limiter does: for metrics, traces, or an audit of your own.
 ///
@@ -84,18 +83,18 @@ pub trait Observer: Send + Sync + 'static {
         let _ = answer;
     }
 
-    /// The store did not decide a call, or did not carry it out. Each call is told, where the log
-    /// has one line for an outage.
+    /// The store did not decide a call, or did not carry it out. Each call is told, also if a
+    /// [`Fallback`](crate::backend::Fallback) has decided, and the
+    /// [first](StoreFailure::is_first) is the one that the log has a line for.
     fn on_store_failure(&self, failure: &StoreFailure<'_>) {
         let _ = failure;
     }
 
-    /// The store has recovered: it has charged this limit, and nothing has failed for a minute.
-    /// `limit` is the one that showed it.
+    /// The store has recovered: it has charged a limit, and nothing has failed for a minute.
     ///
     /// All handles of a limiter share this state, and the one that notices it tells its observers.
-    fn on_store_recovery(&self, limit: &Limit) {
-        let _ = limit;
+    fn on_store_recovery(&self, recovery: &StoreRecovery<'_>) {
+        let _ = recovery;
     }
 }
 
@@ -117,7 +116,7 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
         (**self).on_store_failure(failure);
     }
 
-    fn on_store_recovery(&self, limit: &Limit) {
-        (**self).on_store_recovery(limit);
+    fn on_store_recovery(&self, recovery: &StoreRecovery<'_>) {
+        (**self).on_store_recovery(recovery);
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::backend::{BackendError, OnFailure};
 use crate::limiter::Limit;
+use crate::limiter::failure_log::Meanwhile;
 
 /// An answer that a limiter had to await; told to [`Observer::on_store_answer`](super::Observer).
 ///
@@ -69,7 +70,7 @@ impl<'a> StoreAnswer<'a> {
 /// }
 ///
 /// #[derive(Default)]
-/// struct Failures(Mutex<Vec<(&'static str, OnFailure)>>);
+/// struct Failures(Mutex<Vec<(&'static str, Option<OnFailure>)>>);
 ///
 /// impl Observer for Failures {
 ///     fn on_store_failure(&self, failure: &StoreFailure<'_>) {
@@ -83,7 +84,7 @@ impl<'a> StoreAnswer<'a> {
 /// let limiter = RateLimiter::new(Late).observe(failures.clone());
 /// assert!(limiter.limit(&LOGIN).await.is_err());
 /// assert!(limiter.on_failure(OnFailure::Admit).limit(&LOGIN).await.is_ok());
-/// let told = [("timeout", OnFailure::Refuse), ("timeout", OnFailure::Admit)];
+/// let told = [("timeout", Some(OnFailure::Refuse)), ("timeout", Some(OnFailure::Admit))];
 /// assert_eq!(*failures.0.lock().unwrap(), told);
 /// # }
 /// ```
@@ -91,7 +92,8 @@ impl<'a> StoreAnswer<'a> {
 pub struct StoreFailure<'a> {
     pub(super) limit: &'a Limit,
     pub(super) error: &'a BackendError,
-    pub(super) on_failure: OnFailure,
+    pub(super) on_failure: Option<OnFailure>,
+    pub(super) is_first: bool,
 }
 
 impl<'a> StoreFailure<'a> {
@@ -107,10 +109,19 @@ impl<'a> StoreFailure<'a> {
         self.error
     }
 
-    /// Whether the request passed all the same, uncounted.
+    /// Whether the request passed all the same, uncounted; `None` if a
+    /// [`Fallback`](crate::backend::Fallback) has decided about it.
     #[must_use]
-    pub const fn on_failure(&self) -> OnFailure {
+    pub const fn on_failure(&self) -> Option<OnFailure> {
         self.on_failure
+    }
+
+    /// Whether an outage begins with this, or a time in which the store is full or misconfigured.
+    /// The log has a line for it, and none for the failures of its kind that come after it until
+    /// the store [recovers](StoreRecovery).
+    #[must_use]
+    pub const fn is_first(&self) -> bool {
+        self.is_first
     }
 
     /// The kind of the failure in one word, for labels: `"circuit_open"`, `"full"`,
@@ -119,6 +130,60 @@ impl<'a> StoreFailure<'a> {
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         error_kind(self.error)
+    }
+}
+
+/// The end of an outage, or of a time in which the store was full or misconfigured; told to
+/// [`Observer::on_store_recovery`](super::Observer).
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::Observer;
+/// use tollgate::limiter::{StoreFailure, StoreRecovery};
+///
+/// struct Pager;
+///
+/// impl Observer for Pager {
+///     fn on_store_failure(&self, failure: &StoreFailure<'_>) {
+///         if failure.is_first() {
+///             println!("the store has failed: {}", failure.error());
+///         }
+///     }
+///
+///     fn on_store_recovery(&self, recovery: &StoreRecovery<'_>) {
+///         let (admitted, refused) = (recovery.admitted(), recovery.refused());
+///         println!("it is back; meanwhile {admitted} were admitted and {refused} refused");
+///     }
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct StoreRecovery<'a> {
+    pub(super) limit: &'a Limit,
+    pub(super) meanwhile: Meanwhile,
+}
+
+impl<'a> StoreRecovery<'a> {
+    /// The limit that the store has charged.
+    #[must_use]
+    pub const fn limit(&self) -> &'a Limit {
+        self.limit
+    }
+
+    /// How many requests were admitted meanwhile without the store: by a
+    /// [`Fallback`](crate::backend::Fallback), or uncounted for [`OnFailure::Admit`].
+    ///
+    /// What only shadows have asked for is neither admitted nor refused.
+    #[must_use]
+    pub const fn admitted(&self) -> u64 {
+        self.meanwhile.admitted
+    }
+
+    /// How many requests were refused meanwhile without the store: by a
+    /// [`Fallback`](crate::backend::Fallback), or with 503.
+    #[must_use]
+    pub const fn refused(&self) -> u64 {
+        self.meanwhile.refused
     }
 }
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::observers::Observers;
-use super::store_health::{StoreAnswer, StoreFailure};
+use super::store_health::{StoreAnswer, StoreFailure, StoreRecovery};
 use crate::backend::{BackendError, OnFailure};
 use crate::limiter::Limit;
+use crate::limiter::failure_log::Meanwhile;
 
 /// Tells that the store has answered after so long.
 pub(crate) fn tell_answer(observers: &Observers, took: Duration, error: Option<&BackendError>) {
@@ -18,13 +19,19 @@ pub(crate) fn tell_failure(
     observers: &Observers,
     limit: &Limit,
     error: &BackendError,
-    on_failure: OnFailure,
+    on_failure: Option<OnFailure>,
+    is_first: bool,
 ) {
-    let failure = StoreFailure { limit, error, on_failure };
+    let failure = StoreFailure { limit, error, on_failure, is_first };
     observers.tell(|observer| observer.on_store_failure(&failure));
 }
 
 /// Tells that the store has recovered.
-pub(crate) fn tell_recovery(observers: &Observers, limit: &Limit) {
-    observers.tell(|observer| observer.on_store_recovery(limit));
+pub(in crate::limiter) fn tell_recovery(
+    observers: &Observers,
+    limit: &Limit,
+    meanwhile: Meanwhile,
+) {
+    let recovery = StoreRecovery { limit, meanwhile };
+    observers.tell(|observer| observer.on_store_recovery(&recovery));
 }

@@ -8,7 +8,7 @@ use super::super::terms::LeaseTerms;
 use super::lease_driver::{LeaseDriver, LeasedBucket, too_large};
 use super::takes::TakeOutcome;
 use crate::algebra::{Bucket, State, Units, Verdict};
-use crate::backend::answer::KeptNumbers;
+use crate::backend::answer::Remarks;
 use crate::backend::{Answer, Applied, Backend, BackendError, Charge, Key, Reading};
 use crate::clock::Timestamp;
 
@@ -153,7 +153,7 @@ impl<B: Backend> LeaseDriver<B> {
         if applied.verdict() == Verdict::Refused && !is_refused {
             self.put_back(&mut parts);
         }
-        let (mut rest, mut kept) = (applied.readings(), KeptNumbers::NONE);
+        let (mut rest, mut kept) = (applied.readings(), Remarks::NONE);
         let mut readings = Vec::with_capacity(parts.len());
         for part in &parts {
             let ListPart::Store { readings: count, lots } = part else {
@@ -178,7 +178,7 @@ impl<B: Backend> LeaseDriver<B> {
                 }
             }
         }
-        Ok(Applied::many(applied.now(), readings).with_kept(kept))
+        Ok(Applied::many(applied.now(), readings).with_remarks(kept))
     }
 
     /// The reading of a charge on a leased bucket that the store has decided.
