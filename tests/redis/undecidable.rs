@@ -1,6 +1,7 @@
 //! What Redis does not decide: a layer that admits during outages admits nothing else.
 
 use std::error::Error;
+use std::path::Path;
 
 use axum::Router;
 use axum::body::Body;
@@ -126,7 +127,7 @@ fn assert_told(error: &RateLimited, code: &str, is: fn(&BackendError) -> bool) {
 #[tokio::test]
 async fn what_is_an_outage_and_what_is_not() {
     // Memory, and a snapshot that cannot be written: its file has the name of a directory.
-    let server = Server::with(&["--enable-protected-configs", "yes", "--save", "3600 1"]);
+    let server = Server::with(&["--save", "3600", "1"]);
     let limiter = RateLimiter::new(patient(&server).await);
     let ask = async |limiter: &RateLimiter| limiter.limit(&EVERYONE).await.map(drop);
     ask(&limiter).await.unwrap();
@@ -137,7 +138,8 @@ async fn what_is_an_outage_and_what_is_not() {
         "(give it more memory, set `maxmemory-policy volatile-ttl`, or use shorter periods)";
     assert!(chain(&error).ends_with(way_out), "{}", chain(&error));
     server.command(&["CONFIG", "SET", "maxmemory", "0"]).ok();
-    server.command(&["CONFIG", "SET", "dbfilename", "."]).ok();
+    let directory = server.command(&["CONFIG", "GET", "dir"]).list()[1].text().to_owned();
+    std::fs::create_dir(Path::new(&directory).join("dump.rdb")).unwrap();
     server.command(&["BGSAVE"]).text();
     until("the snapshot has failed", || {
         server.info("persistence", "rdb_last_bgsave_status") == "err"
@@ -149,8 +151,12 @@ async fn what_is_an_outage_and_what_is_not() {
 
     // Replicas that are gone.
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]).ok();
-    let error = ask(&limiter).await.unwrap_err();
-    assert_told(&error, "NOREPLICAS", BackendError::is_outage);
+    let answer = ask(&limiter).await;
+    // Before version 7, scripts write all the same.
+    match server.info("server", "redis_version").starts_with("6.") {
+        true => answer.unwrap(),
+        false => assert_told(&answer.unwrap_err(), "NOREPLICAS", BackendError::is_outage),
+    }
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]).ok();
 
     // Rights that are withdrawn, and a login that is no longer valid.

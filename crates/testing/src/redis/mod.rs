@@ -1,6 +1,7 @@
 //! Real Redis servers for tests: private, on free ports of 127.0.0.1, gone with the test.
 //!
-//! The program is `redis-server`, or what the environment variable `TOLLGATE_REDIS_SERVER` names.
+//! The programs are `redis-server` and `redis-cli` on the path: `scripts/servers` puts other versions
+//! there.
 
 mod client;
 mod cluster;

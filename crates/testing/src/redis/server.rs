@@ -185,11 +185,6 @@ impl Drop for Server {
     }
 }
 
-/// The program that is a server.
-fn program() -> String {
-    std::env::var("TOLLGATE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
-}
-
 /// What each server is told that keeps data.
 fn defaults(directory: &Path) -> Vec<String> {
     let (dir, socket) = (directory.to_str().unwrap(), socket(directory));
@@ -214,14 +209,14 @@ pub(super) fn socket(directory: &Path) -> PathBuf {
 fn spawn(args: &[String], directory: &Path) -> Result<Child, String> {
     let (log, socket) = (directory.join("log"), socket(directory));
     let output = File::create(&log).unwrap();
-    let mut command = Command::new(program());
+    let mut command = Command::new("redis-server");
     command.args(args).stdin(Stdio::null()).stderr(output.try_clone().unwrap()).stdout(output);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            panic!("{} is missing (bash scripts/programs --install redis)", program())
+            panic!("redis-server is missing (bash scripts/programs --install redis)")
         }
-        Err(error) => panic!("{} cannot be started: {error}", program()),
+        Err(error) => panic!("redis-server cannot be started: {error}"),
     };
     Guard::of_this_process().watch(child.id());
     let begun = Instant::now();

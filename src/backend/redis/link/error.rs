@@ -6,7 +6,7 @@ use std::io;
 
 use ::redis::{ErrorKind, RedisError};
 
-use super::failure::Failure;
+use super::failure::{Failure, code_and_detail};
 use crate::backend::BackendError;
 
 /// A message, and the error that caused it.
@@ -75,12 +75,10 @@ impl LinkError {
     /// password or identify a client. Nor does the message show `secret`, however the reply quotes
     /// it.
     pub(super) fn reply(name: &str, error: &RedisError, secret: &str) -> Self {
-        let code = error.code().unwrap_or("ERR");
-        let own =
-            |detail: &str| detail.split(", with args beginning with").next().map(str::to_owned);
-        let reply = match error.detail().and_then(own) {
-            Some(detail) => format!("{code} {detail}"),
-            None => code.to_owned(),
+        let (code, detail) = code_and_detail(error);
+        let reply = match detail.split(", with args beginning with").next() {
+            None | Some("") => code.to_owned(),
+            Some(own) => format!("{code} {own}"),
         };
         // An empty text is found between any two letters.
         let reply = if secret.is_empty() { reply } else { reply.replace(secret, "..") };

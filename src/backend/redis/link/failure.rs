@@ -57,18 +57,25 @@ pub(super) fn is_unready(reply: &RedisError) -> bool {
     matches!(code(reply), "LOADING" | "MASTERDOWN")
 }
 
-/// The code of an error reply. Before version 7, Redis answers `ERR` for a command that failed within
-/// a script, and quotes the reply to that command: `ERR Error running script (call to f_1):
-/// @user_script:9: -OOM command not allowed`.
+/// The code of an error reply.
 pub(super) fn code(reply: &RedisError) -> &str {
-    let code = reply.code().unwrap_or("ERR");
+    code_and_detail(reply).0
+}
+
+/// The code of an error reply, and what follows it. Before version 7, Redis answers `ERR` for a command
+/// that failed within a script, and quotes the reply to that command: `ERR Error running script (call
+/// to f_1): @user_script:9: @user_script: 9: -OOM command not allowed`.
+pub(super) fn code_and_detail(reply: &RedisError) -> (&str, &str) {
+    let (code, detail) = (reply.code().unwrap_or("ERR"), reply.detail().unwrap_or_default());
     let quoted = || {
-        let (_, told) = reply.detail()?.split_once("@user_script:")?;
-        let (code, _) = told.split_once(": -")?.1.split_once(' ')?;
-        code.bytes().all(|byte| byte.is_ascii_uppercase()).then_some(code)
+        let (_, told) =
+            detail.strip_prefix("Error running script ")?.rsplit_once("@user_script:")?;
+        let (_, told) = told.split_once(": ")?;
+        let (code, detail) = told.strip_prefix('-').unwrap_or(told).split_once(' ')?;
+        code.bytes().all(|byte| byte.is_ascii_uppercase()).then_some((code, detail))
     };
     match code {
-        "ERR" => quoted().unwrap_or(code),
-        _ => code,
+        "ERR" => quoted().unwrap_or((code, detail)),
+        _ => (code, detail),
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use ::redis::aio::{ConnectionLike, MultiplexedConnection};
 use ::redis::{
-    AsyncConnectionConfig, Cmd, Pipeline, PushInfo, PushKind, RedisConnectionInfo, RedisResult,
-    Value,
+    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, PushInfo, PushKind, RedisConnectionInfo,
+    RedisError, RedisResult, Value, make_extension_error,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
@@ -68,8 +68,8 @@ impl Wire {
             });
         let (allowance, silence) = (Arc::new(Allowance::new()), Silence::new());
         let stream = BoundedStream::new(stream, Arc::clone(&allowance), Arc::clone(&silence));
-        let (client, driver) =
-            MultiplexedConnection::new_with_config(login, stream, config).await?;
+        let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
+        let (client, driver) = opened.map_err(in_its_words)?;
         let driver = tokio::spawn(driver).abort_handle();
         let shared = WireShared { allowance, silence, driver, end };
         Ok(Self { client, shared: Arc::new(shared) })
@@ -142,6 +142,17 @@ impl Drop for WireShared {
 impl fmt::Debug for WireShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("WireShared").field(&self.allowance).finish()
+    }
+}
+
+/// The client words the reply of a server that does not know `HELLO` itself, if the server quotes as
+/// Redis 6.2 does. It is a reply nevertheless.
+fn in_its_words(error: RedisError) -> RedisError {
+    match error.kind() {
+        ErrorKind::RESP3NotSupported => {
+            make_extension_error("ERR".to_owned(), Some("unknown command 'HELLO'".to_owned()))
+        }
+        _ => error,
     }
 }
 

@@ -21,9 +21,24 @@ type KeyDump = Option<(Vec<u8>, i64)>;
 
 fn dump_key(client: &mut Client, name: &[u8]) -> KeyDump {
     match client.call(&[b"GET", name]).unwrap() {
-        Reply::Text(raw) => Some((raw, client.call(&[b"PEXPIRETIME", name]).unwrap().int())),
+        Reply::Text(raw) => Some((raw, expiry(client, name))),
         Reply::Nil => None,
         other => panic!("{other:?} is no bucket"),
+    }
+}
+
+/// When a key expires: Redis 6.2 only says how much time is left, here within one millisecond.
+fn expiry(client: &mut Client, name: &[u8]) -> i64 {
+    let now = |client: &mut Client| {
+        let time = client.call(&["TIME"]).unwrap();
+        time.list()[0].int() * 1_000 + time.list()[1].int() / 1_000
+    };
+    loop {
+        let before = now(client);
+        let left = client.call(&[b"PTTL", name]).unwrap().int();
+        if now(client) == before {
+            return before + left;
+        }
     }
 }
 

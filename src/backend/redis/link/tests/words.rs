@@ -234,6 +234,7 @@ fn a_reply_without_a_known_code_is_no_outage() {
         "NOPERM this user has no permissions",
         "ERR unknown command 'EVALSHA', with args beginning with: '-LOADING now'",
         "ERR @user_script:9: -loading",
+        "ERR unknown command `EVALSHA`, with args beginning with: `@user_script:9: -LOADING now`",
         "UNKNOWN words",
     ];
     let rows = outages.map(|reply| (reply.to_owned(), Failure::Outage)).into_iter();
