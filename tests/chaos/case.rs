@@ -1,0 +1,277 @@
+//! One case: healthy keys are asked for in quiet, and then beside what is sick.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{Instant, sleep};
+use tollgate::algebra::check_history;
+use tollgate::{DAY, Limit, Quota, RateLimited, RateLimiter, SECOND, Timestamp};
+use tollgate_testing::traffic::chain;
+
+use super::place::{Place, Sick, Store};
+
+/// What healthy keys are asked for: it gains nothing during a case.
+static HEALTHY: Limit =
+    Limit::new("healthy", Quota::token_bucket(1, DAY.saturating_mul(30)).capacity(CAPACITY));
+const CAPACITY: u64 = 100_000;
+
+/// What the sick key is asked for.
+pub(crate) static SICK: Limit =
+    Limit::new("sick", Quota::token_bucket(50, SECOND).capacity(20).max_reserved(0));
+
+/// How many keys are healthy, and how many tasks ask for them.
+const KEYS: usize = 96;
+const TASKS: usize = 4;
+
+/// How many tasks ask for what is sick.
+const FLOOD: u64 = 64;
+const FEW: u64 = 4;
+
+pub(crate) const HEAD: &str = "\
+| store | sick | healthy: asked | errors | p99 in quiet | p99 beside it | of the sick: admitted | refused | no decision |
+|---|---|---|---|---|---|---|---|---|";
+
+/// How long a case is quiet, and how long something is sick.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    quiet: Duration,
+    sick: Duration,
+}
+
+impl Span {
+    pub(crate) fn seconds(quiet: f64, sick: f64) -> Self {
+        let [quiet, sick] = [quiet, sick].map(Duration::from_secs_f64);
+        Self { quiet, sick }
+    }
+}
+
+/// What has come of a case.
+pub(crate) struct Case {
+    healthy: Healthy,
+    sick: Asked,
+    broken: Vec<String>,
+}
+
+/// The answers about healthy keys.
+#[derive(Default)]
+struct Healthy {
+    /// How long each answer took, in quiet and beside what is sick.
+    took: [Vec<Duration>; 2],
+    /// How often each key was admitted, and how often there was an error.
+    keys: BTreeMap<usize, [u64; 2]>,
+    errors: Vec<String>,
+}
+
+/// The answers about what is sick.
+#[derive(Default)]
+struct Asked {
+    ran: Vec<(Timestamp, u64)>,
+    admitted: u64,
+    refused: u64,
+    undecided: u64,
+}
+
+impl Case {
+    pub(crate) async fn play(store: Store, sick: Sick, span: Span) -> Self {
+        let mut place = Place::set_up(store).await;
+        place.prepare(sick).await;
+        let (is_sick, is_over) =
+            (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let keys: Vec<usize> =
+            (0..KEYS).filter(|nth| place.is_healthy(sick, &format!("h{nth}"))).collect();
+        let mut healthy = JoinSet::new();
+        for keys in keys.chunks(keys.len().div_ceil(TASKS)) {
+            let (limiter, keys) = (place.limiter.clone(), keys.to_vec());
+            let (is_sick, is_over) = (Arc::clone(&is_sick), Arc::clone(&is_over));
+            healthy.spawn(ask_for_healthy(limiter, keys, is_sick, is_over));
+        }
+        sleep(span.quiet).await;
+        let begun = Instant::now();
+        place.fall_sick(sick).await;
+        is_sick.store(true, Ordering::SeqCst);
+        let mut asking = JoinSet::new();
+        let tasks = match sick {
+            Sick::FloodOfOneKey | Sick::FloodOfNewKeys | Sick::FullDisk => FLOOD,
+            _ => FEW,
+        };
+        let asked = Arc::new(AskedBy::default());
+        for nth in 0..tasks {
+            asking.spawn(ask_for_sick(place.limiter.clone(), sick, nth, Arc::clone(&asked)));
+        }
+        sleep(span.sick / 2).await;
+        place.get_worse(sick);
+        sleep(span.sick / 2).await;
+        is_over.store(true, Ordering::SeqCst);
+        let mut seen = Healthy::default();
+        while let Some(part) = healthy.join_next().await {
+            seen.add(part.unwrap());
+        }
+        let lasted = begun.elapsed();
+        asking.shutdown().await;
+        place.recover(sick).await;
+        let asked = asked.take();
+        let mut broken = Vec::from_iter(asked.beyond_the_policy(sick, lasted));
+        broken.extend(seen.lost_or_minted(&place.limiter).await);
+        // A disk that is full is sick for all that has to be stored.
+        if sick != Sick::FullDisk {
+            broken.extend(seen.errors.iter().map(|error| format!("a healthy key got {error}")));
+        }
+        Self { healthy: seen, sick: asked, broken }
+    }
+
+    pub(crate) fn row(&self, store: Store, sick: Sick) -> String {
+        let [quiet, beside] = self.healthy.took.each_ref().map(|took| p99(took));
+        let (seen, asked) = (&self.healthy, &self.sick);
+        let times = beside.as_secs_f64() / quiet.as_secs_f64().max(1e-9);
+        format!(
+            "| {} | {} | {} | {} | {} | {} ({times:.1} x) | {} | {} | {} |",
+            store.name(),
+            sick.name(),
+            seen.took.iter().map(Vec::len).sum::<usize>(),
+            seen.errors.len(),
+            millis(quiet),
+            millis(beside),
+            asked.admitted,
+            asked.refused,
+            asked.undecided,
+        )
+    }
+
+    /// What must not have happened.
+    pub(crate) fn broken(self) -> Vec<String> {
+        let mut broken = self.broken;
+        broken.dedup();
+        broken.truncate(5);
+        broken
+    }
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}
+
+fn p99(took: &[Duration]) -> Duration {
+    let mut took = took.to_vec();
+    took.sort_unstable();
+    took.get(took.len() * 99 / 100).copied().unwrap_or_default()
+}
+
+async fn ask_for_healthy(
+    limiter: RateLimiter,
+    keys: Vec<usize>,
+    is_sick: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
+) -> Healthy {
+    let mut seen = Healthy::default();
+    for &key in keys.iter().cycle() {
+        if is_over.load(Ordering::SeqCst) {
+            break;
+        }
+        let (phase, begun) = (usize::from(is_sick.load(Ordering::SeqCst)), Instant::now());
+        let answer = limiter.limit(&HEALTHY).key(format!("h{key}")).await.map(drop);
+        seen.took[phase].push(begun.elapsed());
+        let told = seen.keys.entry(key).or_default();
+        match answer {
+            Ok(()) => told[0] += 1,
+            Err(error) => {
+                told[1] += 1;
+                seen.errors.push(chain(&error));
+            }
+        }
+        sleep(Duration::from_millis(4)).await;
+    }
+    seen
+}
+
+impl Healthy {
+    fn add(&mut self, part: Self) {
+        for (all, some) in self.took.iter_mut().zip(part.took) {
+            all.extend(some);
+        }
+        self.keys.extend(part.keys);
+        self.errors.extend(part.errors);
+    }
+
+    /// The keys whose buckets do not hold what their answers say. An error may have been charged.
+    async fn lost_or_minted(&self, limiter: &RateLimiter) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (key, &[admitted, errors]) in &self.keys {
+            let left = limiter.peek(&HEALTHY).key(format!("h{key}")).await.unwrap().remaining();
+            let used = CAPACITY - left;
+            if !(admitted..=admitted + errors).contains(&used) {
+                wrong.push(format!("h{key} was admitted {admitted} times, and {used} are charged"));
+            }
+        }
+        wrong
+    }
+}
+
+/// The answers that all tasks have had so far.
+#[derive(Default)]
+struct AskedBy {
+    ran: std::sync::Mutex<Vec<(Timestamp, u64)>>,
+    admitted: AtomicU64,
+    refused: AtomicU64,
+    undecided: AtomicU64,
+}
+
+impl AskedBy {
+    fn take(&self) -> Asked {
+        let count = |of: &AtomicU64| of.load(Ordering::SeqCst);
+        Asked {
+            ran: self.ran.lock().unwrap().clone(),
+            admitted: count(&self.admitted),
+            refused: count(&self.refused),
+            undecided: count(&self.undecided),
+        }
+    }
+
+    fn note(&self, answer: Result<Timestamp, RateLimited>, is_one_key: bool) {
+        let count = match answer {
+            Ok(at) => {
+                if is_one_key {
+                    self.ran.lock().unwrap().push((at, 1));
+                }
+                &self.admitted
+            }
+            Err(error) if error.is_refused() => &self.refused,
+            Err(_) => &self.undecided,
+        };
+        count.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+async fn ask_for_sick(limiter: RateLimiter, sick: Sick, task: u64, asked: Arc<AskedBy>) {
+    let is_one_key = !matches!(sick, Sick::FloodOfNewKeys | Sick::FullDisk);
+    for nth in 0_u64.. {
+        let key = match is_one_key {
+            true => "sick".to_owned(),
+            false => format!("new {task} {nth}"),
+        };
+        let answer = limiter.limit(&SICK).key(key).await.map(|permit| permit.at());
+        asked.note(answer, is_one_key);
+        match sick {
+            Sick::FloodOfOneKey | Sick::FloodOfNewKeys | Sick::FullDisk => yield_now().await,
+            _ => sleep(Duration::from_millis(2)).await,
+        }
+    }
+}
+
+impl Asked {
+    /// What was admitted beyond the bound of the limit.
+    fn beyond_the_policy(&self, sick: Sick, lasted: Duration) -> Option<String> {
+        match sick {
+            // An hour fills the bucket once more. The times of the answers jump as the clock does.
+            Sick::Clock => {
+                let most = 2 * 20 + lasted.as_micros() * 50 / 1_000_000 + 1;
+                (u128::from(self.admitted) > most).then(|| format!("{} of {most}", self.admitted))
+            }
+            Sick::ForeignValue => (self.admitted > 0).then(|| "foreign numbers decide".to_owned()),
+            Sick::LockedRow => (self.admitted > 0).then(|| "a locked row decides".to_owned()),
+            _ => check_history(SICK.quota(), &self.ran).unwrap().map(|told| told.to_string()),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Healthy keys beside one sick thing, on each store and each wrapper: they see no error, nothing is
+//! admitted that the policy does not allow, and nothing is lost or minted.
+//!
+//! ```sh
+//! cargo test --all-features --test chaos                           # each case for half a second
+//! cargo test --release --all-features --test chaos -- table        # for longer: the table of the guide
+//! cargo test --release --all-features --test chaos -- soak 3600    # see `soak`
+//! ```
+//!
+//! Other arguments are parts of cases: `redis`, `flood`. Times are printed, and never fail.
+
+mod case;
+mod place;
+mod soak;
+
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+
+use self::case::{Case, Span};
+use self::place::{STORES, Sick};
+
+fn main() {
+    if std::env::args().any(|arg| arg == "--list") {
+        return println!("chaos: test");
+    }
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        ["process", rest @ ..] => runtime().block_on(soak::process(rest)),
+        ["soak", rest @ ..] => runtime().block_on(soak::soak(rest)),
+        ["table", parts @ ..] => table(parts, Span::seconds(2.0, 3.0)),
+        parts => table(parts, Span::seconds(0.2, 0.5)),
+    }
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Plays all cases whose names have one of these parts, and prints a row for each.
+fn table(parts: &[&str], span: Span) {
+    println!("{}", case::HEAD);
+    let mut broken = Vec::new();
+    for store in STORES {
+        for sick in Sick::ALL.into_iter().filter(|&sick| store.has(sick)) {
+            let name = format!("{}, {}", store.name(), sick.name());
+            if parts.is_empty() || parts.iter().any(|part| name.contains(part)) {
+                // With a runtime of its own: nothing of one case goes on in the next.
+                let runtime = runtime();
+                let case = runtime.block_on(Case::play(store, sick, span));
+                runtime.shutdown_timeout(Duration::from_secs(5));
+                println!("{}", case.row(store, sick));
+                broken.extend(case.broken().into_iter().map(|what| format!("{name}: {what}")));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
