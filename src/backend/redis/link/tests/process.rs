@@ -17,7 +17,8 @@ pub(super) struct Server {
     pub(super) port: u16,
     options: Vec<String>,
     process: Option<Child>,
-    directory: Option<Directory>,
+    /// Before version 7, a replica writes what its master sends.
+    directory: Directory,
 }
 
 /// A directory, removed when this value is dropped.
@@ -44,19 +45,15 @@ impl Server {
     /// Starts a server with these options.
     pub(super) fn start(options: &[&str]) -> Self {
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut server = Self { port: free_port(), options, process: None, directory: None };
+        let mut server =
+            Self { port: free_port(), options, process: None, directory: Directory::new() };
         server.restart();
         server
     }
 
     /// Starts a node of a cluster, which has no slots yet.
     pub(super) fn start_node() -> Self {
-        let dir = Directory::new();
-        let path = dir.0.to_str().expect("a plain path").to_owned();
-        let options = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
-        let mut server = Self::start(&[&options[..], &["--dir", &path]].concat());
-        server.directory = Some(dir);
-        server
+        Self::start(&["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"])
     }
 
     /// Starts a sentinel, which watches `master` by the name of `shop`.
@@ -80,14 +77,16 @@ impl Server {
             .stdout(Stdio::null())
             .spawn();
         let process = Some(process.expect("redis-sentinel is installed"));
-        let sentinel = Self { port, options: Vec::new(), process, directory: Some(dir) };
+        let sentinel = Self { port, options: Vec::new(), process, directory: dir };
         sentinel.up().await;
         sentinel
     }
 
     /// Starts it again, with no data.
     pub(super) fn restart(&mut self) {
+        let _ = std::fs::remove_file(self.directory.0.join("dump.rdb"));
         let process = Command::new("redis-server")
+            .current_dir(&self.directory.0)
             .args(["--port", &self.port.to_string(), "--save", "", "--appendonly", "no"])
             .args(["--bind", "127.0.0.1"])
             .args(&self.options)
