@@ -28,6 +28,13 @@
 //! before they were. If that lot is void they are lost, since the refill has replaced them. They
 //! never go to a lot that was charged later: it would outlive their charge.
 //!
+//! **Lists** of charges take from lots first, and then from the store. Unless the store admits its
+//! part, the lots have not paid: not after a refusal, and not after an error. If the caller goes
+//! away, a task waits for the answer in its place.
+//!
+//! **Looks.** A lot that nobody uses goes back while that is worth a trip. A heap names the instants
+//! at which to look at such lots, so a tick costs nothing for all other buckets.
+//!
 //! ```text
 //! terms         the numbers of a lease, from those of the limit
 //! node          the state machine: time and events in, decisions and messages out

@@ -26,6 +26,13 @@ pub(super) const MAX_LIFE: u64 = 5_000_000;
 /// The shortest life of a lot. One that lives for less would not outlive its own trips.
 const MIN_LIFE: u64 = 20_000;
 
+/// How often lots are looked at that may go back: some times in their life.
+const LOOKS_IN_LIFE: u64 = 50;
+
+/// The bounds of that.
+const SHORTEST_LOOK: u64 = 2_000;
+const LONGEST_LOOK: u64 = 20_000;
+
 /// The shortest window that is leased.
 const MIN_WINDOW: u64 = 100_000;
 
@@ -135,6 +142,16 @@ impl LeaseTerms {
 
     pub(super) const fn token(&self) -> Units {
         units(self.limit.token())
+    }
+
+    /// How long after one look at lots that may go back the next one comes, while they are in use.
+    pub(super) fn look_every(&self) -> u64 {
+        (self.life / LOOKS_IN_LIFE).clamp(SHORTEST_LOOK, LONGEST_LOOK)
+    }
+
+    /// The time between two looks without a request, after one of this length.
+    pub(super) fn next_pause(&self, pause: u64) -> u64 {
+        pause.saturating_mul(2).min(self.life / 8).max(self.look_every())
     }
 
     /// What the bucket gains at most in so many microseconds. A window gains nothing while it lasts.

@@ -7,9 +7,11 @@ use smallvec::SmallVec;
 use super::super::node::{LeaseNode, PermitReturn};
 use super::super::terms::LeaseTerms;
 use super::lease_driver::{LeaseDriver, LeasedBucket};
+use super::table::wake;
 use crate::algebra::{State, Units, Verdict};
 use crate::backend::{
-    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Change, OwnedBucketId, Reading,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Change, Key, OwnedBucketId,
+    Reading,
 };
 use crate::clock::Timestamp;
 
@@ -31,7 +33,11 @@ impl<B: Backend> LeaseDriver<B> {
             return Answer::Ready(Ok(self.refuse_all(adjustments)));
         }
         let parts: SmallVec<[ChangePart<'_>; 4]> =
-            adjustments.iter().map(|one| self.change_part(one)).collect();
+            match adjustments.iter().any(Adjustment::is_conditional) {
+                // The store may refuse the list, so no part of it can be made here before.
+                true => adjustments.iter().map(|one| self.part_of_store(one)).collect(),
+                false => adjustments.iter().map(|one| self.change_part(one)).collect(),
+            };
         let rest: SmallVec<[Adjustment<'_>; 4]> = adjustments
             .iter()
             .zip(&parts)
@@ -88,8 +94,29 @@ impl<B: Backend> LeaseDriver<B> {
         Applied::many(now, adjustments.iter().map(reading).collect())
     }
 
+    /// An adjustment that the store alone makes.
+    fn part_of_store<'a>(&self, one: &Adjustment<'a>) -> ChangePart<'a> {
+        let leased = self.leased(one.id(), one.bucket());
+        let terms =
+            leased.and_then(|leased| self.terms(leased.limit, leased.bucket).zip(Some(leased)));
+        let Some((terms, leased)) = terms else { return ChangePart::Store(*one) };
+        let (units, origin) = match (one.change(), one.charged()) {
+            (Change::Refund { units }, Some(origin)) if units > 0 => (units, origin),
+            (Change::RefundSince { units, since }, _) if units > 0 => (units, since),
+            (other, _) => return ChangePart::Leased(other, Box::new(terms)),
+        };
+        let last_paid = self.last_paid(&leased);
+        let change = match LeaseNode::return_to_store(&terms, units, origin, last_paid) {
+            PermitReturn::Store(back) => {
+                Change::RefundSince { units: back.units, since: back.since }
+            }
+            PermitReturn::Lot | PermitReturn::Lost => Change::Refund { units: 0 },
+        };
+        ChangePart::Leased(change, Box::new(terms))
+    }
+
     /// Makes the part of an adjustment that concerns the lots of this node.
-    fn change_part<'a>(&self, one: &Adjustment<'a>) -> ChangePart<'a> {
+    fn change_part<'a>(self: &Arc<Self>, one: &Adjustment<'a>) -> ChangePart<'a> {
         let Some(leased) = self.leased(one.id(), one.bucket()) else {
             return ChangePart::Store(*one);
         };
@@ -122,7 +149,7 @@ impl<B: Backend> LeaseDriver<B> {
     ) -> ChangePart<'a> {
         let now = self.clock.now();
         let taken = self.with_record_in(&terms, leased.limit, leased.id.key(), |record| {
-            let rest = record.node.penalize(units.saturating_neg());
+            let rest = record.node.penalize(units.saturating_neg(), now);
             (rest, record.state(now))
         });
         match taken {
@@ -138,32 +165,13 @@ impl<B: Backend> LeaseDriver<B> {
 
     /// Takes tokens of a permit back into the lot that has paid them, or sends them to the store.
     fn take_back<'a>(
-        &self,
+        self: &Arc<Self>,
         leased: &LeasedBucket<'_>,
         terms: LeaseTerms,
         units: Units,
         origin: State,
     ) -> ChangePart<'a> {
-        let now = self.clock.now();
-        let key = leased.id.key();
-        let place = self.table.place(leased.limit, key);
-        let Some(mut part) = self.table.part(place) else {
-            return ChangePart::Leased(Change::Refund { units: 0 }, Box::new(terms));
-        };
-        let forgotten = part.forgotten();
-        let (back, state) = match part.find(place, key) {
-            Some(record) if record.terms == terms => {
-                let node = &mut record.node;
-                let back = node.take_back(&terms, units, origin, forgotten, now);
-                (back, record.state(now))
-            }
-            // The lots in those numbers are gone, and the refill has replaced what they had paid.
-            other => {
-                let last_paid = other.and_then(|record| record.node.last_paid());
-                let last_paid = last_paid.max(forgotten);
-                (LeaseNode::return_to_store(&terms, units, origin, last_paid), origin)
-            }
-        };
+        let (back, state) = self.put_back(leased.limit, leased.id.key(), &terms, units, origin);
         match back {
             PermitReturn::Store(back) => {
                 let change = Change::RefundSince { units: back.units, since: back.since };
@@ -173,6 +181,45 @@ impl<B: Backend> LeaseDriver<B> {
                 ChangePart::Here(Reading::in_micros(Verdict::Admitted, state, 0, 0))
             }
         }
+    }
+
+    /// Puts tokens which have left the bucket as `origin` back into the lot that has paid them.
+    /// Returns what is to be done about them otherwise, and what the bucket holds here.
+    pub(super) fn put_back(
+        self: &Arc<Self>,
+        limit: usize,
+        key: &Key,
+        terms: &LeaseTerms,
+        units: Units,
+        origin: State,
+    ) -> (PermitReturn, State) {
+        let now = self.clock.now();
+        let place = self.table.place(limit, key);
+        let Some(mut part) = self.table.part(place) else { return (PermitReturn::Lost, origin) };
+        let forgotten = part.forgotten();
+        let put = match part.find(place, key) {
+            Some(record) if record.terms == *terms => {
+                let node = &mut record.node;
+                let back = node.take_back(terms, units, origin, forgotten, now);
+                (back, record.state(now))
+            }
+            // The lots in those numbers are gone, and the refill has replaced what they had paid.
+            other => {
+                let last_paid = other.and_then(|record| record.node.last_paid());
+                let last_paid = last_paid.max(forgotten);
+                (LeaseNode::return_to_store(terms, units, origin, last_paid), origin)
+            }
+        };
+        if put.0 == PermitReturn::Lot {
+            // A lot with more in it may have something to give back.
+            part.plan_look(place, now);
+            let has_looks = part.has_looks();
+            drop(part);
+            if has_looks {
+                self.look_after_lots();
+            }
+        }
+        put
     }
 
     /// When a lot of this bucket has last paid, as far as this node remembers.
@@ -213,10 +260,11 @@ impl<B: Backend> LeaseDriver<B> {
     fn forget(&self, id: &BucketId<'_>) {
         let limit = self.limits.iter().position(|limit| *limit.name == *id.limit());
         if let Some(limit) = limit {
-            self.with_record(limit, id.key(), |record| {
+            let waiting = self.with_record(limit, id.key(), |record| {
                 record.node.forget();
-                record.wake();
+                record.answered.take()
             });
+            wake(waiting.flatten());
         }
     }
 }

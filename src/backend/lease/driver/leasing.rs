@@ -40,8 +40,8 @@ use crate::clock::Clock;
 ///
 /// The guide on leasing has the figures.
 ///
-/// Put it inside of a [`Fallback`](crate::backend::Fallback), never around one: in an outage, lots of a local
-/// store would be no part of the limit.
+/// Put it inside of a [`Fallback`](crate::backend::Fallback), never around one: a lot has to be charged by
+/// the store, so no local store can stand in for it.
 ///
 /// # Examples
 ///
@@ -258,5 +258,22 @@ impl<B: Backend> Leasing<B> {
     /// How many buckets the node remembers.
     pub(in crate::backend::lease) fn records(&self) -> usize {
         self.driver().table.parts().map(|part| part.len()).sum()
+    }
+
+    /// What the lots of a bucket hold.
+    pub(in crate::backend::lease) fn held(&self, key: &crate::backend::Key) -> i64 {
+        let driver = self.driver();
+        let now = driver.clock.now();
+        driver.with_record(0, key, |record| record.node.held(now)).unwrap_or(0)
+    }
+
+    /// Looks after the lots once. Returns how many records were looked at.
+    pub(in crate::backend::lease) fn tick(&self) -> usize {
+        self.driver().tick().0
+    }
+
+    /// Whether a task looks after the lots.
+    pub(in crate::backend::lease) fn is_ticking(&self) -> bool {
+        self.driver().is_ticking.load(std::sync::atomic::Ordering::SeqCst)
     }
 }

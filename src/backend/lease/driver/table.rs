@@ -1,5 +1,7 @@
 //! What a node remembers of its leased buckets, in bounded memory.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,15 +17,18 @@ use crate::clock::Timestamp;
 /// A leased bucket.
 #[derive(Debug)]
 pub(super) struct LeaseRecord {
-    /// Which of the leased limits, and the key.
-    limit: usize,
-    key: Key,
+    /// Which of the leased limits.
+    pub(super) limit: usize,
+    pub(super) key: Key,
     pub(super) terms: LeaseTerms,
     pub(super) node: LeaseNode,
-    /// Wakes the callers that wait for the answer to a question.
+    /// The callers that wait for the answer to a question.
     pub(super) answered: Option<Arc<Notify>>,
     /// Why the last question failed.
     pub(super) error: Option<BackendError>,
+    /// When its lots are looked at. The entry of that instant in the part's heap is the one that
+    /// counts.
+    look: Option<Timestamp>,
 }
 
 /// The records, in parts that are locked by themselves.
@@ -39,6 +44,9 @@ pub(super) struct LeaseTable {
 pub(super) struct TablePart {
     // Boxed, so that a map that grows moves little.
     records: PrehashedMap<u64, Box<LeaseRecord>>,
+    /// When to look at the lots of which records, which are named by their hashes. A record whose
+    /// lots have nothing to give back is not in it.
+    looks: BinaryHeap<Reverse<(Timestamp, u64)>>,
     /// When idle records were last removed.
     swept: Timestamp,
     /// When a lot of a record that was removed has last paid.
@@ -62,6 +70,7 @@ impl LeaseTable {
     pub(super) fn new(max_keys: usize) -> Self {
         let part = || TablePart {
             records: PrehashedMap::default(),
+            looks: BinaryHeap::new(),
             swept: Timestamp::from_micros(i64::MIN),
             forgotten: None,
         };
@@ -102,6 +111,11 @@ impl LeaseTable {
     }
 }
 
+/// Wakes callers that wait for an answer. Their wakers are code of others: no lock may be held.
+pub(super) fn wake(waiting: Option<Arc<Notify>>) {
+    waiting.as_deref().inspect(|waiting| Notify::notify_waiters(waiting));
+}
+
 /// A poisoned lock is harmless: nothing panics while it is held, except without memory.
 #[inline]
 fn lock(part: &Mutex<TablePart>) -> MutexGuard<'_, TablePart> {
@@ -139,6 +153,7 @@ impl TablePart {
             node: LeaseNode::new(&terms, now, place.hash),
             answered: None,
             error: None,
+            look: None,
         };
         Some(self.records.entry(place.hash).or_insert_with(|| Box::new(record)))
     }
@@ -164,22 +179,45 @@ impl TablePart {
         self.forgotten
     }
 
-    /// All records with the numbers of their limits.
-    pub(super) fn records(&mut self) -> impl Iterator<Item = (usize, &Key, LeaseView<'_>)> {
-        self.records.values_mut().map(|record| {
-            let LeaseRecord { limit, key, terms, node, .. } = &mut **record;
-            (*limit, &*key, LeaseView { terms, node })
-        })
+    /// Sees to it that the lots of a record are looked at, if some of them may go back.
+    pub(super) fn plan_look(&mut self, place: LeasePlace, now: Timestamp) {
+        let Some(record) = self.records.get_mut(&place.hash) else { return };
+        let Some(look) = record.node.next_look(&record.terms, now) else { return };
+        if record.look.is_none_or(|planned| look < planned) {
+            record.look = Some(look);
+            self.looks.push(Reverse((look, place.hash)));
+        }
+    }
+
+    /// Looks at the lots of all records for which it is time. Returns how many these are.
+    pub(super) fn look(
+        &mut self,
+        now: Timestamp,
+        mut look_at: impl FnMut(&mut LeaseRecord),
+    ) -> usize {
+        let mut count = 0_usize;
+        while let Some(Reverse((look, hash))) = self.looks.peek().copied()
+            && look <= now
+        {
+            self.looks.pop();
+            // Otherwise the record was removed, or is looked at some other time.
+            let record = self.records.get_mut(&hash);
+            let Some(record) = record.filter(|record| record.look == Some(look)) else { continue };
+            count = count.saturating_add(1);
+            look_at(record);
+            record.look = record.node.next_look(&record.terms, now).filter(|next| *next > now);
+            self.looks.extend(record.look.map(|next| Reverse((next, hash))));
+        }
+        count
+    }
+
+    /// Whether there are lots to look at later.
+    pub(super) fn has_looks(&self) -> bool {
+        !self.looks.is_empty()
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.records.len()
     }
-}
-
-/// What a tick changes of a record.
-pub(super) struct LeaseView<'t> {
-    pub(super) terms: &'t LeaseTerms,
-    pub(super) node: &'t mut LeaseNode,
 }

@@ -1,11 +1,11 @@
 //! One charge: paid by the lots of this node, refused here, or decided by the store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, Timeout, timeout_at};
 
 use super::super::node::{LeaseDecision, LotQuestion, LotReturn};
 use super::super::terms::LeaseTerms;
@@ -97,11 +97,6 @@ impl LeaseRecord {
         let unknown = || BackendError::unavailable(NAME, "the store did not answer lately");
         self.error.clone().unwrap_or_else(unknown)
     }
-
-    /// Wakes the callers that wait for an answer.
-    pub(super) fn wake(&mut self) {
-        self.answered.take().as_deref().inspect(|answered| Notify::notify_waiters(answered));
-    }
 }
 
 impl TakeStep {
@@ -166,9 +161,14 @@ impl<B: Backend> LeaseDriver<B> {
         step: TakeStep,
     ) -> TakeOutcome {
         let TakeStep { outcome, question, give_back } = step;
-        if let Some(back) = give_back {
-            self.send_back(leased, &back);
-        }
+        let send_back = |back: Option<LotReturn>| {
+            if let Some(back) = back
+                && let Some(terms) = self.terms(leased.limit, leased.bucket)
+            {
+                self.send_back(leased.id, &terms, &back);
+            }
+        };
+        send_back(give_back);
         if let Some(question) = question {
             self.ask(leased, question);
             // A store in this process has answered by now.
@@ -177,7 +177,7 @@ impl<B: Backend> LeaseDriver<B> {
                 let again =
                     self.with_new_record(leased, now, |record| record.take_again(units, now));
                 let Some(TakeStep { outcome, question, give_back }) = again else { return outcome };
-                give_back.inspect(|back| self.send_back(leased, back));
+                send_back(give_back);
                 question.inspect(|question| self.ask(leased, *question));
                 return outcome;
             }
@@ -220,17 +220,19 @@ impl<B: Backend> LeaseDriver<B> {
             let deadline = Instant::now().checked_add(within).unwrap_or_else(Instant::now);
             let mut answered = answered;
             loop {
-                let timed = {
-                    let ours = Handle::try_current().is_err().then(|| runtime.clone());
-                    let _ours = ours.as_ref().map(Handle::enter);
-                    timeout_at(deadline, answered)
-                };
-                if timed.await.is_err() {
-                    return Err(Lag::since(deadline).await.error(NAME, within));
-                }
+                let timed = by(&runtime, deadline, answered).await;
                 let charge = charge.as_charge();
                 let (id, bucket, units) = (charge.id(), charge.bucket(), charge.units());
                 let leased = LeasedBucket { limit, id, bucket };
+                if timed.is_err() {
+                    // A busy process may have an answer that it has not passed on yet.
+                    let look = || match driver.step(&leased, units, false) {
+                        Some(TakeOutcome::Decided(at, reading)) => Some(Applied::one(at, reading)),
+                        _ => None,
+                    };
+                    let answer = Lag::or_answer(deadline, look).await;
+                    return answer.map_err(|lag| lag.error(NAME, within));
+                }
                 match driver.step(&leased, units, false) {
                     Some(TakeOutcome::Decided(at, reading)) => {
                         return Ok(Applied::one(at, reading));
@@ -259,13 +261,15 @@ impl<B: Backend> LeaseDriver<B> {
             return Answer::Ready(Err(error));
         }
         let sent = self.clock.now();
-        match self.inner.apply(&[Charge::take(leased.id, terms.store(), units)]) {
+        let take = Charge::take(leased.id, terms.store(), units);
+        match self.inner.apply(&[take.on_failure(charge.get_on_failure())]) {
             Answer::Ready(answer) => {
                 Answer::Ready(answer.and_then(|applied| self.heard(leased, units, sent, applied)))
             }
             Answer::Pending(answer) => {
                 let (driver, limit) = (Arc::clone(self), leased.limit);
                 let charge: OwnedCharge = charge.into_owned();
+                let answer = within_life(self.runtime(), terms.safe_life(), answer);
                 Answer::pending(async move {
                     let applied = answer.await?;
                     let charge = charge.as_charge();
@@ -287,12 +291,8 @@ impl<B: Backend> LeaseDriver<B> {
         let now = self.clock.now();
         let Some(terms) = self.terms(leased.limit, leased.bucket) else { return Ok(applied) };
         match applied.readings() {
-            // Tokens that were charged longer ago than a life may have been replaced already.
             [reading] if reading.verdict() == Verdict::Admitted => {
-                match now.micros_since(sent) >= terms.safe_life() {
-                    true => Err(BackendError::timeout(NAME, terms.longest_deadline())),
-                    false => Ok(applied),
-                }
+                check_life(terms.safe_life(), sent, now).map(|()| applied)
             }
             [reading] if reading.verdict() == Verdict::Refused => {
                 let wait = u64::try_from(reading.wait().as_micros()).unwrap_or(u64::MAX);
@@ -318,6 +318,7 @@ impl<B: Backend> LeaseDriver<B> {
             true => Charge::take(leased.id, terms.store(), units),
             false => Charge::look(leased.id, terms.store(), units),
         };
+        let look = look.on_failure(charge.get_on_failure());
         let (driver, limit, key) = (Arc::clone(self), leased.limit, leased.id.key().clone());
         self.inner.apply(&[look]).map(move |applied| {
             let at = applied.now();
@@ -363,4 +364,44 @@ impl<B: Backend> LeaseDriver<B> {
             }
         }
     }
+}
+
+/// Waits for what the store says to charges as long as their tokens may be used.
+pub(super) fn within_life<T: Send>(
+    runtime: Option<Handle>,
+    life: u64,
+    answer: impl Future<Output = Result<T, BackendError>> + Send,
+) -> impl Future<Output = Result<T, BackendError>> + Send {
+    let within = Duration::from_micros(life);
+    let deadline = Instant::now().checked_add(within).unwrap_or_else(Instant::now);
+    async move {
+        // Without a runtime there is no timer.
+        let Some(runtime) = runtime else { return answer.await };
+        match by(&runtime, deadline, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Lag::since(deadline).await.error(NAME, within)),
+        }
+    }
+}
+
+/// Checks that tokens which the store was asked for at `sent` may be used. Those that were
+/// charged longer ago than a life may have been replaced already.
+///
+/// # Errors
+///
+/// If they may not. No timer has told, so it is this process that was late, or suspended.
+pub(super) fn check_life(life: u64, sent: Timestamp, now: Timestamp) -> Result<(), BackendError> {
+    match now.micros_since(sent) >= life {
+        true => Err(BackendError::overloaded(NAME, Duration::from_micros(life))),
+        false => Ok(()),
+    }
+}
+
+/// Waits for a future until an instant, by the timer of the caller's runtime, or else by that of
+/// this one.
+fn by<F: Future>(runtime: &Handle, deadline: Instant, future: F) -> Timeout<F> {
+    let ours = Handle::try_current().is_err().then(|| runtime.enter());
+    let timed = timeout_at(deadline, future);
+    drop(ours);
+    timed
 }

@@ -8,18 +8,14 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::node::{LotAnswer, LotQuestion, LotReturn};
-use super::super::terms::LeaseTerms;
+use super::super::terms::{LeaseTerms, MAX_LIFE};
 use super::lease_driver::{LeaseDriver, LeasedBucket, NAME};
+use super::table::{LeaseRecord, wake};
 use crate::algebra::Verdict;
 use crate::backend::late::Lag;
-use crate::backend::{Adjustment, Answer, Applied, Backend, BackendError, Charge, OwnedBucketId};
-
-/// How often the lots of a node are looked at: some times in the life of a lot.
-const TICKS_IN_LIFE: u64 = 50;
-
-/// The bounds of that, in microseconds.
-const SHORTEST_TICK: u64 = 2_000;
-const LONGEST_TICK: u64 = 20_000;
+use crate::backend::{
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, OnFailure, OwnedBucketId,
+};
 
 /// A question on its way. Dropped without an answer, it has failed.
 struct QuestionTrip<B: Backend> {
@@ -39,9 +35,11 @@ impl<B: Backend> LeaseDriver<B> {
         let mut trip =
             QuestionTrip { driver: Arc::clone(self), limit, id, terms, question, is_over: false };
         // The floor is a second charge of the same list, which only looks: it is judged by what the
-        // first one leaves, and if it is refused, so is the list.
-        let take = Charge::take(leased.id, terms.store(), question.units);
-        let floor = Charge::look(leased.id, terms.store(), terms.floor());
+        // first one leaves, and if it is refused, so is the list. A lot is what the store has charged,
+        // so no wrapper may decide in its place.
+        let by_store = Some(OnFailure::Refuse);
+        let take = Charge::take(leased.id, terms.store(), question.units).on_failure(by_store);
+        let floor = Charge::look(leased.id, terms.store(), terms.floor()).on_failure(by_store);
         let answer = match terms.floor() {
             0 => self.inner.apply(&[take]),
             _ => self.inner.apply(&[take, floor]),
@@ -58,9 +56,8 @@ impl<B: Backend> LeaseDriver<B> {
     }
 
     /// Gives part of a lot back. It is sent once: if it is lost, so are the tokens.
-    pub(super) fn send_back(&self, leased: &LeasedBucket<'_>, back: &LotReturn) {
-        let Some(terms) = self.terms(leased.limit, leased.bucket) else { return };
-        let back = Adjustment::refund_since(leased.id, terms.store(), back.units, back.since);
+    pub(super) fn send_back(&self, id: BucketId<'_>, terms: &LeaseTerms, back: &LotReturn) {
+        let back = Adjustment::refund_since(id, terms.store(), back.units, back.since);
         if let Answer::Pending(answer) = self.inner.adjust(&[back])
             && let Some(runtime) = self.runtime()
         {
@@ -68,56 +65,77 @@ impl<B: Backend> LeaseDriver<B> {
         }
     }
 
-    /// Sees to it that a task looks after the lots as long as there are any.
-    fn look_after_lots(self: &Arc<Self>) {
+    /// Sees to it that a task looks after the lots as long as there are any to look at.
+    pub(super) fn look_after_lots(self: &Arc<Self>) {
         if !self.is_ticking.load(Ordering::Relaxed)
             && let Some(runtime) = self.runtime()
             && !self.is_ticking.swap(true, Ordering::AcqRel)
         {
-            let lives = self.limits.iter().map(|limit| limit.terms.life());
-            let every = lives.min().unwrap_or(0) / TICKS_IN_LIFE;
-            let every = Duration::from_micros(every.clamp(SHORTEST_TICK, LONGEST_TICK));
-            runtime.spawn(look_after(Arc::downgrade(self), every));
+            let every = self.limits.iter().map(|limit| limit.terms.look_every()).min();
+            let every = Duration::from_micros(every.unwrap_or(MAX_LIFE));
+            let keeper = LotKeeper { driver: Arc::downgrade(self), every, is_over: false };
+            runtime.spawn(keeper.run());
         }
     }
 
-    /// Gives back what idle lots hold. Returns whether there are lots.
-    fn tick(&self) -> bool {
+    /// Gives back what is not needed of the lots that are to be looked at by now. Returns how many
+    /// buckets these are of, and whether there are lots to look at later.
+    pub(super) fn tick(&self) -> (usize, bool) {
         let now = self.clock.now();
-        let mut has_lots = false;
+        let (mut count, mut has_more) = (0_usize, false);
         for mut part in self.table.parts() {
             let mut returns = SmallVec::<[_; 4]>::new();
-            for (limit, key, view) in part.records() {
-                if !view.node.has_lots(now) {
-                    continue;
+            let looks = part.look(now, |record| {
+                let LeaseRecord { limit, key, terms, node, .. } = record;
+                node.tick(terms, now);
+                if let Some(back) = node.give_back(terms, now) {
+                    returns.push((*limit, key.clone(), *terms, back));
                 }
-                has_lots = true;
-                view.node.tick(view.terms, now);
-                if let Some(back) = view.node.give_back(view.terms, now) {
-                    returns.push((limit, key.clone(), *view.terms.limit(), back));
-                }
-            }
+            });
+            count = count.saturating_add(looks);
+            has_more |= part.has_looks();
             drop(part);
-            for (limit, key, bucket, back) in returns {
-                let id = crate::backend::BucketId::new(self.limit_name(limit), &key);
-                self.send_back(&LeasedBucket { limit, id, bucket: &bucket }, &back);
+            for (limit, key, terms, back) in returns {
+                self.send_back(BucketId::new(self.limit_name(limit), &key), &terms, &back);
             }
         }
-        has_lots
+        (count, has_more)
     }
 }
 
-/// Looks after the lots of a node until there are none, or the node is gone.
-async fn look_after<B: Backend>(driver: Weak<LeaseDriver<B>>, every: Duration) {
-    loop {
-        sleep(every).await;
-        let Some(driver) = driver.upgrade() else { return };
-        if !driver.tick() {
-            driver.is_ticking.store(false, Ordering::Release);
-            // A lot that came in between has seen the task still running.
-            if !driver.tick() || driver.is_ticking.swap(true, Ordering::AcqRel) {
-                return;
+/// The task that looks after lots. Dropped with its runtime, it lets the next one begin.
+struct LotKeeper<B> {
+    driver: Weak<LeaseDriver<B>>,
+    every: Duration,
+    /// Whether another one may begin already.
+    is_over: bool,
+}
+
+impl<B: Backend> LotKeeper<B> {
+    /// Looks after the lots of a node until there are none to look at, or the node is gone.
+    async fn run(mut self) {
+        loop {
+            sleep(self.every).await;
+            let Some(driver) = self.driver.upgrade() else { return };
+            if !driver.tick().1 {
+                driver.is_ticking.store(false, Ordering::Release);
+                self.is_over = true;
+                // A lot that came in between has seen the task still running.
+                if !driver.tick().1 || driver.is_ticking.swap(true, Ordering::AcqRel) {
+                    return;
+                }
+                self.is_over = false;
             }
+        }
+    }
+}
+
+impl<B> Drop for LotKeeper<B> {
+    fn drop(&mut self) {
+        if !self.is_over
+            && let Some(driver) = self.driver.upgrade()
+        {
+            driver.is_ticking.store(false, Ordering::Release);
         }
     }
 }
@@ -165,15 +183,19 @@ impl<B: Backend> QuestionTrip<B> {
         let (question, terms) = (self.question, &self.terms);
         let now = self.driver.clock.now();
         let id = self.id.as_id();
-        let has_lots = self.driver.with_record(self.limit, id.key(), |record| {
-            if record.terms == *terms {
-                record.node.answer(terms, &question, answer, now);
-            }
-            record.error = None;
-            record.wake();
-            record.node.has_lots(now)
-        });
-        if has_lots == Some(true) {
+        let place = self.driver.table.place(self.limit, id.key());
+        let Some(mut part) = self.driver.table.part(place) else { return };
+        let Some(record) = part.find(place, id.key()) else { return };
+        if record.terms == *terms {
+            record.node.answer(terms, &question, answer, now);
+        }
+        record.error = None;
+        let waiting = record.answered.take();
+        part.plan_look(place, now);
+        let has_looks = part.has_looks();
+        drop(part);
+        wake(waiting);
+        if has_looks {
             self.driver.look_after_lots();
         }
     }
@@ -183,11 +205,12 @@ impl<B: Backend> QuestionTrip<B> {
         let question = self.question;
         let now = self.driver.clock.now();
         let id = self.id.as_id();
-        self.driver.with_record(self.limit, id.key(), |record| {
+        let waiting = self.driver.with_record(self.limit, id.key(), |record| {
             record.node.fail(&question, now);
             record.error = Some(error);
-            record.wake();
+            record.answered.take()
         });
+        wake(waiting.flatten());
     }
 }
 

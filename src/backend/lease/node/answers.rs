@@ -140,7 +140,7 @@ impl LeaseNode {
         let middle = units(u64::try_from(middle).unwrap_or(u64::MAX));
         self.largest_lot = middle.clamp(terms.token(), line.max(terms.token()));
         let void = question.sent.plus_micros(terms.safe_life());
-        self.start_lot(question, answer, now.plus_micros(wait), void, now);
+        self.start_lot(terms, question, answer, (now.plus_micros(wait), void), now);
     }
 
     /// A fixed window: first come, first served, until it ends.
@@ -158,7 +158,8 @@ impl LeaseNode {
         if answer.is_admitted {
             // Counted from the instant of the question, so the lot ends before the window does.
             let life = shortened(left).min(terms.safe_life());
-            self.start_lot(question, answer, now, question.sent.plus_micros(life), now);
+            let void = question.sent.plus_micros(life);
+            self.start_lot(terms, question, answer, (now, void), now);
         } else if answer.state.value < self.largest_cost {
             let wait = answer.wait.map_or(left, micros);
             let wait = wait.saturating_add(self.draw(WINDOW_SPREAD));
@@ -168,15 +169,16 @@ impl LeaseNode {
 
     fn start_lot(
         &mut self,
+        terms: &LeaseTerms,
         question: &LotQuestion,
         answer: &LotAnswer,
-        start: Timestamp,
-        void: Timestamp,
+        (start, void): (Timestamp, Timestamp),
         now: Timestamp,
     ) {
         if void <= start || void <= now {
             return;
         }
+        self.look_after = terms.look_every();
         let (left, sent, charged) = (question.units, question.sent, answer.state);
         self.lots.drop_void(now);
         self.lots.push(Lot {

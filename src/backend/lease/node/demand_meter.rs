@@ -55,6 +55,11 @@ impl DemandMeter {
         self.slot_end <= now
     }
 
+    /// Whether it has counted anything since a slot was ended at this instant.
+    pub(super) fn has_counted_since(&self, ended: Timestamp) -> bool {
+        self.decisions > 0 || self.slot_start != ended
+    }
+
     /// Ends the slot.
     pub(super) fn fold(&mut self, terms: &LeaseTerms, now: Timestamp) {
         self.demand = self.demand_at(terms, now);

@@ -8,6 +8,7 @@
 //! ask(now)               -> the question for the next lot, if one is needed
 //! answer(.., now), fail  <- what came of a question
 //! give_back(now)         -> what is not needed any more
+//! next_look(now)         -> when to ask that again if no request comes
 //! ```
 //!
 //! `now` is the time of the node's own clock, of which only the rate matters. A driver sends what
@@ -56,6 +57,9 @@ pub(super) struct LeaseNode {
     reckoned: Timestamp,
     /// When a lot last paid, by the time of the store.
     last_paid: Option<Timestamp>,
+    /// When the lots were last looked at, and how long after that they are again.
+    looked: Timestamp,
+    look_after: u64,
     dice: u64,
 }
 
@@ -121,6 +125,8 @@ impl LeaseNode {
             offset: 0,
             reckoned: LONG_AGO,
             last_paid: None,
+            looked: LONG_AGO,
+            look_after: terms.look_every(),
             dice,
         }
     }
@@ -242,6 +248,12 @@ impl LeaseNode {
 
     /// Ends a slot although no request came, so that demand which has ended is seen.
     pub(super) fn tick(&mut self, terms: &LeaseTerms, now: Timestamp) {
+        // The longer no request comes, the less there is to see.
+        self.look_after = match self.meter.has_counted_since(self.looked) {
+            true => terms.look_every(),
+            false => terms.next_pause(self.look_after),
+        };
+        self.looked = now;
         self.meter.fold(terms, now);
     }
 

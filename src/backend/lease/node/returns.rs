@@ -3,6 +3,7 @@
 use super::super::terms::LeaseTerms;
 use super::LeaseNode;
 use super::demand_meter::in_time;
+use super::lot::Lot;
 use crate::algebra::{State, Units};
 use crate::clock::Timestamp;
 
@@ -53,7 +54,7 @@ impl LeaseNode {
     ) -> Option<LotReturn> {
         let demand = self.meter.demand_at(terms, now);
         let span = self.meter.span(terms).saturating_mul(2);
-        let smallest = self.largest_cost.max(terms.store().capacity() / WORTH_A_TRIP);
+        let smallest = self.smallest_return(terms);
         self.lots.drop_void(now);
         for lot in self.lots.iter_mut() {
             let rest = lot.void.micros_since(now);
@@ -61,8 +62,7 @@ impl LeaseNode {
             let needed = if is_last { 0 } else { in_time(demand, span.min(rest)) };
             let spare = lot.left.saturating_sub(needed).max(0);
             let spare = spare.saturating_sub(spare.checked_rem(terms.token()).unwrap_or(0));
-            let gained = terms.gain_in(now.micros_since(lot.sent).saturating_add(TRIP));
-            let least = smallest.max(gained.saturating_mul(2));
+            let least = least_return(terms, lot, smallest, now);
             let least = if is_last { least } else { least.max(lot.left / 2) };
             if spare > 0 && spare >= least && rest > TRIP {
                 lot.left = lot.left.saturating_sub(spare);
@@ -70,6 +70,27 @@ impl LeaseNode {
             }
         }
         None
+    }
+
+    /// When to look again at what goes back, if no request comes before; `None` if nothing will.
+    ///
+    /// As long as no tokens come to a lot, it holds less and less, and what a give-back has to be
+    /// grows.
+    pub(in crate::backend::lease) fn next_look(
+        &mut self,
+        terms: &LeaseTerms,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        self.lots.drop_void(now);
+        let smallest = self.smallest_return(terms);
+        let may_go_back = |lot: &mut Lot| lot.left >= least_return(terms, lot, smallest, now);
+        let any = self.lots.iter_mut().any(may_go_back);
+        any.then(|| now.plus_micros(self.look_after))
+    }
+
+    /// A give-back of less is not worth a trip.
+    fn smallest_return(&self, terms: &LeaseTerms) -> Units {
+        self.largest_cost.max(terms.store().capacity() / WORTH_A_TRIP)
     }
 
     /// Takes back tokens of a permit, which had left the bucket as `origin` when it was paid.
@@ -122,23 +143,17 @@ impl LeaseNode {
         }
     }
 
-    /// Returns tokens at once, since the request that they were for was not admitted. They were
-    /// paid by the lots at `paid`, and still have the life of the lot that paid.
-    pub(in crate::backend::lease) fn put_back(
-        &mut self,
-        terms: &LeaseTerms,
-        units: Units,
-        origin: State,
-        now: Timestamp,
-    ) {
-        // Lost tokens are lost for the length of a life only.
-        let _ = self.take_back(terms, units, origin, None, now);
-    }
-
     /// Takes units whatever there is: first from the lots. Returns what the store has to take.
-    pub(in crate::backend::lease) fn penalize(&mut self, units: Units) -> Units {
+    pub(in crate::backend::lease) fn penalize(&mut self, units: Units, now: Timestamp) -> Units {
+        self.lots.drop_void(now);
         units.saturating_sub(self.lots.drain(units))
     }
+}
+
+/// What part of a lot has to be to go back: half of it would count at the store.
+fn least_return(terms: &LeaseTerms, lot: &Lot, smallest: Units, now: Timestamp) -> Units {
+    let gained = terms.gain_in(now.micros_since(lot.sent).saturating_add(TRIP));
+    smallest.max(gained.saturating_mul(2))
 }
 
 #[cfg(test)]

@@ -5,10 +5,13 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::algebra::{State, Units, Verdict};
-use crate::backend::{Adjustment, Applied, Backend, BucketId, Change, Key, Leasing};
+use crate::backend::lease::terms::LeaseTerms;
+use crate::backend::{Adjustment, Applied, Backend, BucketId, Change, Charge, Key, Leasing};
+use crate::clock::Timestamp;
 use crate::quota::{HOUR, SECOND};
 
-use super::driver::{HOT, is_admitted, node, take, warm_up};
+use super::driver::{COLD, HOT, WINDOW, is_admitted, node, take, warm_up};
+use super::lists::standing_node;
 use super::stores::{Manner, Moody};
 
 const TRIP: Duration = Duration::from_millis(1);
@@ -76,6 +79,56 @@ async fn a_penalty_takes_the_lots_first_and_the_rest_from_the_store() {
     let applied = adjust(&node, Change::Refund { units: -much }).await;
     assert!(held(&applied).value < -much / 2, "{applied:?}");
     assert!(!is_admitted(&node, 1).await, "the bucket is in debt, and the lots are gone");
+}
+
+/// The clock of the node shows that its lots are void, and nothing has looked at them since.
+#[tokio::test(start_paused = true)]
+async fn the_store_pays_a_penalty_if_the_lots_are_void() {
+    for limit in [&HOT, &WINDOW] {
+        let (store, clock, node) = standing_node(limit, Manner::AtOnce).await;
+        let (key, bucket) = (Key::from("all"), limit.bucket());
+        assert!(node.held(&key) > 0);
+        clock.advance(SECOND);
+        let (id, token) = (BucketId::new("hot", &key), bucket.units(1).unwrap());
+        let look = Charge::look(id, LeaseTerms::new(&bucket).unwrap().store(), 0).into_owned();
+        let value =
+            || async { held(&store.apply(&[look.as_charge()]).wait().await.unwrap()).value };
+        let before = value().await;
+        for (nth, units) in (1..).zip([7 * token, 100 * token]) {
+            let since = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+            for change in
+                [Change::Refund { units: -units }, Change::RefundSince { units: -units, since }]
+            {
+                let penalty = Adjustment::new(id, &bucket, change);
+                node.adjust(&[penalty]).wait().await.unwrap();
+            }
+            let paid = [14, 214][nth - 1] * token;
+            assert_eq!(before - value().await, paid, "{}", limit.0);
+        }
+    }
+}
+
+/// Of a list with a change that the store refuses, none is made.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_the_store_refuses_changes_no_lot() {
+    let (_, _, node) = standing_node(&HOT, Manner::After(TRIP)).await;
+    let (key, hot, cold) = (Key::from("all"), HOT.bucket(), COLD.bucket());
+    let paid = held(&take(&node, 9).await.unwrap());
+    let token = hot.units(1).unwrap();
+    let before = node.held(&key);
+    let id = BucketId::new("hot", &key);
+    let mut left = Vec::new();
+    for _ in 0..2 {
+        left.push(held(&node.apply(&[COLD.take(&key, &cold, 1)]).wait().await.unwrap()));
+    }
+    let left = left[0];
+    let undo = Adjustment::undo(BucketId::new("cold", &key), &cold, cold.units(1).unwrap(), left);
+    let back = Adjustment::refund(id, &hot, 5 * token).with_charged(paid);
+    for other in [back, Adjustment::refund(id, &hot, -5 * token)] {
+        let applied = node.adjust(&[undo, other]).wait().await.unwrap();
+        assert_eq!(applied.verdict(), Verdict::Refused);
+        assert_eq!(node.held(&key), before);
+    }
 }
 
 #[tokio::test(start_paused = true)]

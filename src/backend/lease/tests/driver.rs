@@ -32,7 +32,7 @@ impl NamedQuota for Named {
 
 pub(super) const HOT: Named = Named("hot", Quota::token_bucket(100_000, SECOND).max_reserved(0));
 pub(super) const WINDOW: Named = Named("hot", Quota::fixed_window(100_000, SECOND).max_reserved(0));
-const COLD: Named = Named("cold", Quota::token_bucket(5, HOUR));
+pub(super) const COLD: Named = Named("cold", Quota::token_bucket(5, HOUR));
 
 const TRIP: Duration = Duration::from_millis(1);
 
@@ -41,7 +41,7 @@ impl Named {
         Bucket::new(&self.1).unwrap()
     }
 
-    fn take<'a>(&self, key: &'a Key, bucket: &'a Bucket, tokens: u64) -> Charge<'a> {
+    pub(super) fn take<'a>(&self, key: &'a Key, bucket: &'a Bucket, tokens: u64) -> Charge<'a> {
         Charge::take(BucketId::new(self.id_name(), key), bucket, bucket.units(tokens).unwrap())
     }
 

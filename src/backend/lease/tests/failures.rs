@@ -8,8 +8,11 @@ use std::time::Duration;
 use tokio::time::{Instant, advance, sleep};
 
 use crate::algebra::Verdict;
+use crate::backend::{Backend, Key, Leasing};
+use crate::clock::TokioClock;
+use crate::quota::{Quota, SECOND};
 
-use super::driver::{is_admitted, node, take, warm_up};
+use super::driver::{COLD, Named, is_admitted, node, take, warm_up};
 use super::stores::{Manner, Moody};
 
 const TRIP: Duration = Duration::from_millis(1);
@@ -121,5 +124,40 @@ async fn a_dropped_caller_takes_nothing_from_others() {
             assert_eq!(applied.verdict(), Verdict::Admitted);
             advance(Duration::from_micros(100)).await;
         }
+    }
+}
+
+/// Lots live for 20 ms.
+const BRIEF: Named =
+    Named("brief", Quota::token_bucket(1_000, SECOND).max_reserved(0).capacity(40));
+
+/// What was charged longer ago than a life may have been replaced. That is an outage, if it is the
+/// store that takes so long.
+#[tokio::test(start_paused = true)]
+async fn a_charge_that_takes_a_life_fails_at_the_end_of_it() {
+    let store = Moody::new(Manner::After(30 * TRIP));
+    let node = Leasing::new(store).lease(&BRIEF).clock(TokioClock::new());
+    let (key, brief, cold) = (Key::from("all"), BRIEF.bucket(), COLD.bucket());
+    let one = BRIEF.take(&key, &brief, 1);
+    for list in [vec![one], vec![one, COLD.take(&key, &cold, 1)]] {
+        let asked = Instant::now();
+        let error = node.apply(&list).wait().await.unwrap_err();
+        assert!(error.is_timeout() && error.is_outage(), "{error}");
+        assert!(asked.elapsed() <= 21 * TRIP, "{:?}", asked.elapsed());
+    }
+}
+
+/// A client can make this process late. Its requests must not pass for that.
+#[tokio::test]
+async fn a_charge_that_is_late_because_of_this_process_is_no_outage() {
+    let store = Moody::new(Manner::After(2 * TRIP));
+    let node = Leasing::new(store).lease(&BRIEF).clock(TokioClock::new());
+    let (key, brief, cold) = (Key::from("all"), BRIEF.bucket(), COLD.bucket());
+    let one = BRIEF.take(&key, &brief, 1);
+    for list in [vec![one], vec![one, COLD.take(&key, &cold, 1)]] {
+        let busy = async { std::thread::sleep(100 * TRIP) };
+        let (answer, ()) = tokio::join!(node.apply(&list).wait(), busy);
+        let error = answer.unwrap_err();
+        assert!(error.is_overload() && !error.is_outage(), "{error}");
     }
 }

@@ -10,6 +10,8 @@ mod conformance;
 mod driver;
 mod failures;
 mod fleet;
+mod lists;
+mod looks;
 mod plots;
 mod refusals;
 mod simulation;

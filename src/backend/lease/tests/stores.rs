@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::backend::{
-    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory, OnFailure,
 };
 use crate::clock::TokioClock;
 
@@ -22,8 +22,10 @@ pub(super) enum Manner {
     Dead,
     /// It does what is asked, and says that it has failed.
     FailsAfter,
-    /// It fails, and does nothing.
+    /// It fails at once, and does nothing.
     Fails,
+    /// It does nothing, and fails some time later.
+    FailsLater,
 }
 
 /// A store in tokio's time, whose manners change.
@@ -37,6 +39,8 @@ struct MoodyState {
     usual: Mutex<Manner>,
     /// The manner of the call with this number.
     once: Option<(u64, Manner)>,
+    /// What the charges of each call have said about outages.
+    said: Mutex<Vec<Vec<Option<OnFailure>>>>,
 }
 
 impl Moody {
@@ -48,7 +52,7 @@ impl Moody {
     pub(super) fn with(usual: Manner, once: Option<(u64, Manner)>) -> Self {
         let inner = Memory::new().clock(TokioClock::new());
         let (calls, usual) = (AtomicU64::new(0), Mutex::new(usual));
-        Self(Arc::new(MoodyState { inner, calls, usual, once }))
+        Self(Arc::new(MoodyState { inner, calls, usual, once, said: Mutex::default() }))
     }
 
     pub(super) fn calls(&self) -> u64 {
@@ -57,6 +61,11 @@ impl Moody {
 
     pub(super) fn answers(&self, manner: Manner) {
         *self.0.usual.lock().unwrap() = manner;
+    }
+
+    /// What the charges of each call since the last look have said about outages.
+    pub(super) fn said(&self) -> Vec<Vec<Option<OnFailure>>> {
+        std::mem::take(&mut *self.0.said.lock().unwrap())
     }
 
     fn answer<T: Send + 'static>(
@@ -71,6 +80,10 @@ impl Moody {
         match manner {
             Manner::AtOnce => work(&state.inner),
             Manner::Fails => Answer::Ready(Err(failed())),
+            Manner::FailsLater => Answer::pending(async move {
+                tokio::time::sleep(LATER).await;
+                Err(failed())
+            }),
             Manner::FailsAfter => Answer::pending(async move {
                 drop(work(&state.inner).wait().await);
                 Err(failed())
@@ -97,11 +110,15 @@ async fn late<T>() -> Result<T, BackendError> {
     Err(BackendError::timeout("moody", DEADLINE))
 }
 
+/// What a failure takes that is no deadline.
+const LATER: Duration = Duration::from_millis(1);
+
 const DEADLINE: Duration = Duration::from_millis(80);
 
 impl Backend for Moody {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         let owned: Vec<_> = charges.iter().map(|charge| charge.into_owned()).collect();
+        self.0.said.lock().unwrap().push(charges.iter().map(Charge::get_on_failure).collect());
         self.answer(move |inner| {
             inner.apply(&owned.iter().map(|charge| charge.as_charge()).collect::<Vec<_>>())
         })

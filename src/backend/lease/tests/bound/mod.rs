@@ -212,7 +212,10 @@ impl History {
             let origin = self.origin(node);
             if self.dice.below(5) == 0 {
                 // The other limit of the list has refused.
-                self.nodes[node].put_back(&self.terms, units, origin, self.now);
+                let back = self.nodes[node].take_back(&self.terms, units, origin, None, self.now);
+                if let PermitReturn::Store(back) = back {
+                    self.flying.push((self.now, Flying::Return(back)));
+                }
                 if self.variant == Variant::ListsBackTwice {
                     let back = LotReturn { units, since: State { value: 0, ..origin } };
                     self.flying.push((self.now, Flying::Return(back)));
@@ -318,7 +321,7 @@ impl History {
 
     fn penalize(&mut self, key: &Key) {
         let (node, units) = (self.dice.below(3) as usize, 1 + self.dice.below(100) as Units);
-        let rest = self.nodes[node].penalize(units);
+        let rest = self.nodes[node].penalize(units, self.now);
         self.store.adjust(&[Adjustment::refund(Self::id(key), self.terms.store(), -rest)]);
     }
 }
