@@ -128,7 +128,7 @@ fn callers_are_woken_when_no_lock_is_held() {
             let mut calls = Vec::new();
             for _ in 0..40 {
                 let mut call = Box::pin(node.apply(&[HOT.take(&key, &bucket, 1)]).wait());
-                if let Poll::Pending = call.as_mut().poll(&mut Context::from_waker(&waker)) {
+                if call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
                     calls.push(call);
                 }
                 advance(Duration::from_micros(200)).await;
