@@ -118,11 +118,11 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 /// * **The time of day is ahead**: the machine was suspended, or had a wrong clock when the process
 ///   started. The clock takes the step at once. To the buckets, that time has passed: they gain what
 ///   they would have gained, up to their capacity.
-/// * **It is behind by up to a day**: time passes at half speed until the two have met, after twice the
-///   difference. Buckets gain half as fast, and waits take up to twice as long as they were told. If
-///   the clock went back instead, buckets would gain nothing until it has caught up.
-/// * **It is further behind**: the clock counts on as it did, and windows that begin at midnight begin
-///   early, until the process restarts.
+/// * **It is behind**: time passes more slowly, by a 1,024th, until the two have met: a minute takes 17
+///   hours, and an hour six weeks. Meanwhile windows that begin at midnight begin early, until the
+///   process restarts. If the clock went back instead, buckets would gain nothing until it has caught up.
+///
+/// All clocks of a process show the same time.
 ///
 /// # With the feature `quanta`
 ///
@@ -165,14 +165,16 @@ fn quick<C: Nanos>(clock: C) -> Quick<C> {
 }
 
 impl SystemClock {
-    /// Anchors a clock at the machine's time.
+    /// Reads the machine's time, if this is the first clock of the process.
     #[must_use]
     pub fn new() -> Self {
-        static SOURCE: LazyLock<Quick<Followed<Machine>>> =
-            LazyLock::new(|| quick(Followed::new(Machine::new())));
-        let passed = SOURCE.nanos() / 1_000;
-        let anchor = machine_time().as_micros().saturating_sub_unsigned(passed);
-        Self { source: &SOURCE, anchor: Timestamp::from_micros(anchor) }
+        static SOURCE: LazyLock<(Quick<Followed<Machine>>, Timestamp)> = LazyLock::new(|| {
+            let followed = Followed::new(Machine::new());
+            let began = followed.began();
+            (quick(followed), began)
+        });
+        let (source, anchor) = &*SOURCE;
+        Self { source, anchor: *anchor }
     }
 }
 

@@ -67,7 +67,8 @@ impl Config {
     /// Gives the limits of the limiter the numbers of another configuration, as
     /// [`reload`](Self::reload) does with those of the file.
     ///
-    /// Use it where the configuration is no file, or is a part of the application's own.
+    /// Use it where the configuration is no file, or is a part of the application's own. It waits for a
+    /// reload of this configuration that is under way.
     ///
     /// # Errors
     ///

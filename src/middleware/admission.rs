@@ -130,8 +130,9 @@ impl Admission {
     ///
     /// # Errors
     ///
-    /// If the tokens are not left, if the cost can never fit, or if the store fails. Then no layer
-    /// takes anything. As a response, a refusal is 429 with `Retry-After`.
+    /// If the tokens are not left or the cost can never fit: then no layer takes anything. If a store
+    /// fails: then what it has taken may stay taken. As a response, a refusal is 429 with
+    /// `Retry-After`.
     ///
     /// # Cancel safety
     ///

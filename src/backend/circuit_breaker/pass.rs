@@ -24,12 +24,12 @@ impl SharedCircuit {
     }
 
     pub(super) fn state(&self) -> CircuitState {
-        self.circuit().state(self.clock.now())
+        self.circuit().state(self.clock.monotonic())
     }
 
     /// The error of a call that only a closed breaker lets through; `None` if it is closed.
     pub(super) fn open_error(&self) -> Option<BackendError> {
-        self.circuit().open_error(self.clock.now())
+        self.circuit().open_error(self.clock.monotonic())
     }
 
     /// Lets a call through.
@@ -38,7 +38,7 @@ impl SharedCircuit {
     ///
     /// If it must not ask the store now.
     pub(super) fn enter(this: &Arc<Self>) -> Result<Pass, BackendError> {
-        let round = this.circuit().enter(this.clock.now())?;
+        let round = this.circuit().enter(this.clock.monotonic())?;
         Ok(Pass { circuit: Arc::clone(this), round, end: CallEnd::Unknown })
     }
 
@@ -67,7 +67,7 @@ impl Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         let end = mem::replace(&mut self.end, CallEnd::Unknown);
-        let now = self.circuit.clock.now();
+        let now = self.circuit.clock.monotonic();
         self.circuit.circuit().leave(self.round, end, now);
     }
 }

@@ -238,7 +238,7 @@ impl DenyQuestion {
         if applied.verdict() != Verdict::Refused || readings.len() != self.asked.len() {
             return self.asked.iter().for_each(|asked| self.table.forget(asked.slot));
         }
-        let (decided, sent, answered) = (applied.now(), self.sent, self.clock.now());
+        let (decided, sent, answered) = (applied.now(), self.sent, self.clock.monotonic());
         let asked = self.asked.iter().zip(readings).enumerate();
         for (nth, (asked, reading)) in asked.filter(|(_, (asked, _))| asked.takes) {
             // Where a call names a bucket twice, a reading shows it with the charges before it.
@@ -282,7 +282,7 @@ impl<B: Backend> Backend for DenyCache<B> {
             return self.inner.apply(charges);
         }
         let slots = self.slots(charges.iter().flat_map(Charge::ids));
-        let sent = self.clock.now();
+        let sent = self.clock.monotonic();
         if let Some(refused) = self.refuse(charges, &slots, sent) {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Answer::Ready(Ok(refused));

@@ -1,6 +1,7 @@
 //! The timer of a line in which several requests wait.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -30,7 +31,7 @@ struct DriverState {
     is_running: bool,
     due: Option<Timestamp>,
     /// A time that the store's clock has shown, and when this process received it. Of all such
-    /// pairs, the one that took the shortest time on its way.
+    /// pairs of some time, the one that took the shortest time on its way.
     anchor: Option<(Timestamp, Instant)>,
     last_shown: Option<Timestamp>,
 }
@@ -86,9 +87,13 @@ impl DriverState {
     fn observe(&mut self, shown: Timestamp) {
         let now = Instant::now();
         let known = self.anchor.and_then(|anchor| instant_of(anchor, shown));
-        // If the clock was set back, the old pair is useless: start again from what it shows now.
+        // If the clock was set back, the old pair is useless: start again from what it shows now. So it
+        // is after a while, as the two clocks may run at different speeds.
         let went_back = self.last_shown.is_some_and(|last| shown < last);
-        if went_back || known.is_none_or(|known| now < known) {
+        let is_old = self
+            .anchor
+            .is_some_and(|(_, since)| now.saturating_duration_since(since) >= ANCHOR_LIFE);
+        if went_back || is_old || known.is_none_or(|known| now < known) {
             self.anchor = Some((shown, now));
         }
         self.last_shown = Some(shown);
@@ -110,6 +115,9 @@ impl DriverState {
         Some(due.max(shown + Instant::now().saturating_duration_since(received)))
     }
 }
+
+/// How long a time that the store's clock has shown is counted on from.
+const ANCHOR_LIFE: Duration = Duration::from_secs(30);
 
 /// When the store's clock shows `at`, from a time that it has shown.
 fn instant_of((shown, received): (Timestamp, Instant), at: Timestamp) -> Option<Instant> {
@@ -156,6 +164,31 @@ impl Drop for DriverGuard {
             && let Some(memory) = self.driver.memory.upgrade()
         {
             memory.detach(&self.driver.place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// The timer of a line that never ends would be ahead of the store's clock by all that the two
+    /// have drifted apart.
+    #[tokio::test(start_paused = true)]
+    async fn the_timer_follows_a_clock_that_is_slower() {
+        let mut state = DriverState::default();
+        let mut shown = Timestamp::UNIX_EPOCH;
+        for _ in 0..60 {
+            state.observe(shown);
+            state.due = Some(shown + Duration::from_secs(10));
+            let (_, at) = state.next().unwrap();
+            let early = Duration::from_secs(10).saturating_sub(at - Instant::now());
+            assert!(early <= Duration::from_millis(300), "{early:?}");
+            // A hundredth slower.
+            advance(Duration::from_secs(5)).await;
+            shown = shown + Duration::from_millis(4_950);
         }
     }
 }

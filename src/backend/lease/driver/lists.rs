@@ -162,7 +162,7 @@ impl<B: Backend> LeaseDriver<B> {
             let (at, readings) = (self.store_time(charges), self.here(&parts));
             return Answer::Ready(Ok(Applied::many(at, readings)));
         }
-        let life = parts.iter().filter_map(ListPart::life).min();
+        let life = parts.iter().filter_map(ListPart::life).min().filter(|_| !is_refused);
         let (driver, sent) = (Arc::clone(self), self.clock.now());
         let answer = self.inner.apply(&rest);
         let mut trip =

@@ -1,7 +1,7 @@
 //! The task that looks after lots, and what wakes callers.
 
 use std::sync::{Arc, Mutex, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
