@@ -341,10 +341,7 @@ impl<'l> LimitCall<'l> {
         };
         let answer = ready!(progress.poll(cx, submit));
         Poll::Ready(match answer.map_err(|error| limiter.denied(error))? {
-            Ok(applied) => {
-                limiter.store_answered(self.demands.limit(), &applied);
-                self.read(applied)
-            }
+            Ok(applied) => self.read(applied),
             Err(error) => limiter.permit_in_failure(&self.demands, error),
         })
     }
@@ -352,10 +349,11 @@ impl<'l> LimitCall<'l> {
     /// Makes a permit or an error of what the store has answered.
     #[inline(always)]
     fn read(&mut self, applied: Applied) -> Result<Permit<'l>, RateLimited> {
-        match is_complete(self.demands.as_slice(), &applied) {
-            true => self.read_complete(applied),
-            false => Err(self.refusal(applied)),
+        if !is_complete(self.demands.as_slice(), &applied) {
+            return Err(self.refusal(applied));
         }
+        self.limiter.store_answered(self.demands.limit(), &applied);
+        self.read_complete(applied)
     }
 
     #[inline(always)]

@@ -2,14 +2,14 @@
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
-use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Limit;
+use super::reserve_call::nanos;
 use crate::backend::{BackendError, OnFailure};
 
 /// The failures of the store of a limiter, for its calls and its layers together.
@@ -19,12 +19,16 @@ use crate::backend::{BackendError, OnFailure};
 /// store [has recovered](Self::record_charge), and are logged again after that.
 ///
 /// What belongs to them is under one lock. So of many calls at once, one begins an outage and one
-/// ends it, and each is counted before that end or after it.
+/// ends it, and each is counted before that end or after it. Lines and events come after the lock,
+/// so the end of an outage may be told after the next one has begun: its number tells them apart.
 #[derive(Debug, Default)]
 pub(super) struct FailureLog {
-    /// Whether a failure lasts. It changes under the lock of `state`, when that begins and ends.
-    lasts: AtomicBool,
+    /// When a failure that lasts was seen last, as [`now`](Self::now); zero if the store works. It
+    /// changes under the lock of `state`.
+    last: AtomicU64,
     state: Mutex<FailureState>,
+    /// The first failure that lasts.
+    epoch: OnceLock<Instant>,
     /// How many requests passed uncounted.
     uncounted: AtomicU64,
 }
@@ -33,16 +37,25 @@ pub(super) struct FailureLog {
 struct FailureState {
     /// The kinds that have had their line.
     logged: Vec<FailureKind>,
-    /// When a failure that lasts was seen last; none if the store works.
-    last: Option<Instant>,
     meanwhile: Meanwhile,
 }
 
-/// How many requests were admitted and refused without the store while a failure lasted.
+/// How many decisions were made without the store while a failure lasted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meanwhile {
+    /// The number of the outage: the first is one.
+    pub(super) outage: u64,
     pub(super) admitted: u64,
     pub(super) refused: u64,
+}
+
+/// Where a failure stands among those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// The number of the outage that it belongs to, if it lasts.
+    pub(super) outage: Option<u64>,
+    /// Whether it lasts and has a line of its own.
+    pub(super) is_first: bool,
 }
 
 /// What became of a call that the store did not decide.
@@ -63,31 +76,37 @@ pub(crate) enum Undecided {
 }
 
 impl FailureLog {
-    /// The store did not decide. Returns whether a failure that lasts begins with this.
-    pub(super) fn record(&self, limit: &Limit, error: &BackendError, call: Undecided) -> bool {
+    /// Records that the store did not decide.
+    pub(super) fn record(&self, limit: &Limit, error: &BackendError, call: Undecided) -> Standing {
         let kind = FailureKind::of(error);
         let lasts = kind.is_some_and(FailureKind::lasts);
         if kind == Some(FailureKind::Outage) && call.on_failure() == Some(OnFailure::Admit) {
             self.uncounted.fetch_add(1, Ordering::Relaxed);
         }
-        let first = {
+        let (first, outage) = {
             let mut state = self.state();
             if lasts {
-                state.last = Some(Instant::now());
-                self.lasts.store(true, Ordering::Relaxed);
+                if !self.lasts() {
+                    state.begin();
+                }
+                self.last.store(self.now(), Ordering::Relaxed);
             }
-            state.count(call);
-            kind.filter(|kind| state.note(*kind))
+            if self.lasts() {
+                state.count(call);
+            }
+            (kind.filter(|kind| state.note(*kind)), lasts.then_some(state.meanwhile.outage))
         };
         #[cfg(feature = "tracing")]
         {
             let error: &(dyn std::error::Error + 'static) = error;
             match first {
-                Some(kind) => tracing::error!(limit = limit.name(), error, "{}", kind.line()),
+                Some(kind) => {
+                    tracing::error!(limit = limit.name(), outage, error, "{}", kind.line());
+                }
                 None => tracing::debug!(limit = limit.name(), ?call, error, "no decision"),
             }
         }
-        first.is_some() && lasts
+        Standing { outage, is_first: first.is_some() && lasts }
     }
 
     /// How many requests passed uncounted so far.
@@ -98,29 +117,45 @@ impl FailureLog {
     /// Whether a failure lasts. While the store works, this load is the only cost of a decision.
     #[inline]
     pub(super) fn lasts(&self) -> bool {
-        self.lasts.load(Ordering::Relaxed)
+        self.last.load(Ordering::Relaxed) != 0
     }
 
     /// Records that the store has charged a limit. If it has recovered by that, returns what became
     /// of requests meanwhile.
     ///
     /// It has if nothing has failed for a minute. In a cluster, one node may be down for an hour
-    /// while the others answer: without the minute, each request would be logged.
+    /// while the others answer: without the minute, each request would be logged. Within it, a
+    /// charge takes no lock.
     pub(super) fn record_charge(&self, limit: &Limit) -> Option<Meanwhile> {
+        if !self.is_over() {
+            return None;
+        }
         let meanwhile = {
             let mut state = self.state();
-            if state.last?.elapsed() < QUIET {
+            // Another call may have ended it, or failed, since the look without the lock.
+            if !self.is_over() {
                 return None;
             }
-            self.lasts.store(false, Ordering::Relaxed);
+            self.last.store(0, Ordering::Relaxed);
             state.recover()
         };
         #[cfg(feature = "tracing")]
         {
-            let Meanwhile { admitted, refused } = meanwhile;
-            tracing::info!(limit = limit.name(), admitted, refused, "backend recovered");
+            let Meanwhile { outage, admitted, refused } = meanwhile;
+            tracing::info!(limit = limit.name(), outage, admitted, refused, "backend recovered");
         }
         Some(meanwhile)
+    }
+
+    /// Whether a failure lasts, and a minute has passed since it was seen last.
+    fn is_over(&self) -> bool {
+        let last = self.last.load(Ordering::Relaxed);
+        last != 0 && self.now().saturating_sub(last) >= nanos(QUIET)
+    }
+
+    /// The nanoseconds since the first failure that lasts, and one more, so that none is zero.
+    fn now(&self) -> u64 {
+        nanos(self.epoch.get_or_init(Instant::now).elapsed()).saturating_add(1)
     }
 
     /// A poisoned lock is harmless: nothing panics while it is held.
@@ -130,11 +165,13 @@ impl FailureLog {
 }
 
 impl FailureState {
+    /// Begins the next outage.
+    const fn begin(&mut self) {
+        self.meanwhile.outage = self.meanwhile.outage.saturating_add(1);
+    }
+
     /// Counts what became of a call, while a failure lasts.
     fn count(&mut self, call: Undecided) {
-        if self.last.is_none() {
-            return;
-        }
         let count = match call {
             Undecided::Request(OnFailure::Admit) | Undecided::AdmittedByFallback => {
                 &mut self.meanwhile.admitted
@@ -157,9 +194,10 @@ impl FailureState {
     }
 
     fn recover(&mut self) -> Meanwhile {
-        self.last = None;
         self.logged.retain(|kind| !kind.lasts());
-        mem::take(&mut self.meanwhile)
+        let meanwhile = self.meanwhile;
+        self.meanwhile = Meanwhile { outage: meanwhile.outage, ..Meanwhile::default() };
+        meanwhile
     }
 }
 
@@ -278,22 +316,23 @@ mod tests {
         ];
         let run = |thread: usize| {
             let _entered = runtime.enter();
-            let (mut begun, mut ended, mut sum) = (0, 0, Meanwhile::default());
+            let (mut begun, mut ended, mut sum) = (Vec::new(), Vec::new(), [0, 0]);
             for round in 0..2_000 {
                 let call = match round % 2 {
                     0 => Undecided::AdmittedByFallback,
                     _ => Undecided::Request(OnFailure::Refuse),
                 };
-                begun += u32::from(log.record(&LIMIT, &errors[0], call));
-                begun += u32::from(log.record(&LIMIT, &errors[1], Undecided::Call));
+                let standing = log.record(&LIMIT, &errors[0], call);
+                begun.extend(standing.outage.filter(|_| standing.is_first));
+                let standing = log.record(&LIMIT, &errors[1], Undecided::Call);
+                assert_eq!(standing, Standing { outage: None, is_first: false });
                 for _ in 0..3 {
                     if thread == 0 {
                         runtime.block_on(tokio::time::advance(QUIET));
                     }
-                    if let Some(Meanwhile { admitted, refused }) = log.record_charge(&LIMIT) {
-                        ended += 1;
-                        sum.admitted += admitted;
-                        sum.refused += refused;
+                    if let Some(meanwhile) = log.record_charge(&LIMIT) {
+                        ended.push(meanwhile.outage);
+                        sum = [sum[0] + meanwhile.admitted, sum[1] + meanwhile.refused];
                     }
                 }
             }
@@ -306,14 +345,35 @@ mod tests {
         });
         let _entered = runtime.enter();
         runtime.block_on(tokio::time::advance(QUIET));
-        let last = log.record_charge(&LIMIT);
-        told.push((0, u32::from(last.is_some()), last.unwrap_or_default()));
+        if let Some(Meanwhile { outage, admitted, refused }) = log.record_charge(&LIMIT) {
+            told.push((Vec::new(), vec![outage], [admitted, refused]));
+        }
         assert!(!log.lasts() && log.record_charge(&LIMIT).is_none());
-        let sum = |of: fn(&(u32, u32, Meanwhile)) -> u64| told.iter().map(of).sum::<u64>();
-        let begun = sum(|told| told.0.into());
-        assert!(begun > 1, "{told:?}");
-        assert_eq!(sum(|told| told.1.into()), begun, "{told:?}");
-        assert_eq!(sum(|told| told.2.admitted), 4_000);
-        assert_eq!(sum(|told| told.2.refused), 4_000);
+        let sorted = |of: fn(&(Vec<u64>, Vec<u64>, [u64; 2])) -> &Vec<u64>| {
+            let mut all: Vec<u64> = told.iter().flat_map(of).copied().collect();
+            all.sort_unstable();
+            all
+        };
+        let begun = sorted(|told| &told.0);
+        assert!(begun.len() > 1, "{told:?}");
+        assert_eq!(begun, (1..).take(begun.len()).collect::<Vec<_>>());
+        assert_eq!(begun, sorted(|told| &told.1));
+        let sums = [0, 1].map(|nth| told.iter().map(|told| told.2[nth]).sum::<u64>());
+        assert_eq!(sums, [4_000; 2]);
+    }
+
+    /// Each decision of a cluster with one node down took the lock of the limiter.
+    #[tokio::test(start_paused = true)]
+    async fn a_charge_in_the_quiet_minute_takes_no_lock() {
+        let log = FailureLog::default();
+        log.record(&LIMIT, &BackendError::unavailable("store", "it is down"), Undecided::Call);
+        let held = log.state();
+        for _ in 0..59 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            assert_eq!(log.record_charge(&LIMIT), None);
+        }
+        drop(held);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(log.record_charge(&LIMIT).map(|meanwhile| meanwhile.outage), Some(1));
     }
 }

@@ -88,13 +88,14 @@ impl RateLimiter {
     /// The store did not decide, or did not carry out a call. It is logged once for its cause.
     #[cold]
     pub(crate) fn store_failed(&self, limit: &Limit, error: &BackendError, call: Undecided) {
-        let is_first = self.failures().record(limit, error, call);
+        let standing = self.failures().record(limit, error, call);
         if let Some(observers) = self.observers() {
-            tell_failure(observers, limit, error, call.on_failure(), is_first);
+            tell_failure(observers, limit, error, call.on_failure(), standing);
         }
     }
 
-    /// The store has answered a request, or a fallback in its place.
+    /// The store has answered a request, or a fallback in its place. Called once the answer is known
+    /// to be [complete](super::complete_answer::is_complete): of any other, no request is admitted.
     #[inline]
     pub(crate) fn store_answered(&self, limit: &Limit, applied: &Applied) {
         match applied.outage() {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Limit;
+use super::complete_answer::is_complete;
 use super::demand::{Demand, Demands, Mode};
 use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
@@ -99,7 +100,7 @@ impl Future for ReserveCall<'_> {
             let owned: Vec<_> = own(demands.as_slice());
             let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
             let reserve = move |applied| {
-                if let Some(first) = owned.first() {
+                if let Some(first) = owned.first().filter(|_| is_complete(&owned, &applied)) {
                     limiter.store_answered(first.limit(), &applied);
                 }
                 let hold = |limiter: &RateLimiter, grants: &[&Grant], now: Timestamp, wait| {

@@ -27,7 +27,7 @@ impl RateLimiter {
     /// A [limit](Limit::on_failure) may say otherwise for itself.
     ///
     /// Either way, the failure is logged once until the store has recovered, and so is the recovery,
-    /// with how many requests were admitted and refused meanwhile.
+    /// with how many decisions admitted and refused meanwhile.
     /// [`passed_uncounted`](Self::passed_uncounted) counts what passed in the life of the limiter.
     ///
     /// # Examples

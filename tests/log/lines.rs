@@ -155,6 +155,10 @@ fn an_outage_and_its_end_are_a_line_each_with_what_became_of_requests() {
         assert!(outage[0].contains("a fallback or `OnFailure` decides"), "{outage:#?}");
         assert!(outage[1].contains("INFO") && outage[1].contains("backend recovered"));
     }
+    for (outage, number) in lines.chunks(2).zip(1..) {
+        let number = format!(" outage={number} ");
+        assert!(outage.iter().all(|line| line.contains(&number)), "{outage:#?}");
+    }
     for (nth, counts) in [(1, "admitted=5 refused=6"), (3, "admitted=0 refused=0")] {
         assert!(lines[nth].contains(counts) && lines[nth + 4].contains(counts), "{lines:#?}");
     }

@@ -4,7 +4,7 @@ use crate::journal::Journal;
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use http::{Request, Response};
 use tollgate::backend::{
@@ -12,7 +12,10 @@ use tollgate::backend::{
     Memory,
 };
 use tollgate::clock::TokioClock;
-use tollgate::{Limit, MINUTE, OnFailure, Quota, RateLimiter, Rule, SECOND};
+use tollgate::limiter::{StoreFailure, StoreRecovery};
+use tollgate::middleware::Admission;
+use tollgate::{Limit, MINUTE, Observer, OnFailure, Quota, RateLimiter, Rule, SECOND};
+use tollgate_testing::at_once;
 use tollgate_testing::broken::Broken;
 use tollgate_testing::queue::ms;
 use tower::{Layer, ServiceExt};
@@ -21,21 +24,28 @@ static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 static OPEN: Limit =
     Limit::new("open", Quota::token_bucket(2, MINUTE)).on_failure(OnFailure::Admit);
 
-/// A memory store behind a network of 5 ms, which can be cut.
+/// A memory store behind a network of 5 ms, or of no delay, which can be cut.
 #[derive(Clone, Debug)]
 struct Distant {
     memory: Arc<Memory>,
     is_down: Arc<AtomicBool>,
+    is_near: bool,
 }
 
 impl Distant {
     fn new() -> Self {
         let memory = Arc::new(Memory::new().clock(TokioClock::new()));
-        Self { memory, is_down: Arc::default() }
+        Self { memory, is_down: Arc::default(), is_near: false }
     }
 
     fn later<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
         let is_down = self.is_down.load(Ordering::Relaxed);
+        if self.is_near {
+            return match is_down {
+                true => Answer::Ready(Err(BackendError::timeout("near", ms(5)))),
+                false => answer,
+            };
+        }
         Answer::pending(async move {
             tokio::time::sleep(ms(5)).await;
             if is_down {
@@ -205,6 +215,111 @@ async fn an_outage_behind_a_fallback_is_told_as_any_other() {
     tokio::time::advance(MINUTE).await;
     assert!(limiter.limit(&TWO).await.is_ok());
     assert_eq!(told(), ["store recovered: two, 2 admitted, 3 refused"]);
+}
+
+/// The outages that an observer has heard of, by their numbers.
+#[derive(Clone, Debug, Default)]
+struct Outages {
+    begun: Arc<AtomicU64>,
+    ended: Arc<AtomicU64>,
+    is_last_told_the_end: Arc<AtomicBool>,
+}
+
+impl Observer for Outages {
+    fn on_store_failure(&self, failure: &StoreFailure<'_>) {
+        if failure.is_first() {
+            self.begun.fetch_max(failure.outage().unwrap(), Ordering::Relaxed);
+        }
+        self.is_last_told_the_end.store(false, Ordering::Relaxed);
+    }
+    fn on_store_recovery(&self, recovery: &StoreRecovery<'_>) {
+        self.ended.fetch_max(recovery.outage(), Ordering::Relaxed);
+        self.is_last_told_the_end.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Begins the next outage before observers after it are told the end of the first.
+struct Relapse(RateLimiter, Distant);
+
+impl Observer for Relapse {
+    fn on_store_recovery(&self, _: &StoreRecovery<'_>) {
+        self.1.is_down.store(true, Ordering::Relaxed);
+        at_once(self.0.limit(&TWO)).unwrap_err();
+    }
+}
+
+/// What an observer heard last was taken for how the store is, and could be an older end.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_is_told_after_the_next_outage_has_begun_is_known_by_its_number() {
+    let store = Distant { is_near: true, ..Distant::new() };
+    let (outages, limiter) = (Outages::default(), RateLimiter::new(store.clone()));
+    let observed = limiter.clone().observe(outages.clone());
+    let limiter = limiter.observe(Relapse(observed, store.clone())).observe(outages.clone());
+    let told = || [&outages.begun, &outages.ended].map(|number| number.load(Ordering::Relaxed));
+    store.is_down.store(true, Ordering::Relaxed);
+    limiter.limit(&TWO).await.unwrap_err();
+    assert_eq!(told(), [1, 0]);
+    store.is_down.store(false, Ordering::Relaxed);
+    tokio::time::advance(MINUTE).await;
+    limiter.limit(&TWO).await.unwrap();
+    assert!(outages.is_last_told_the_end.load(Ordering::Relaxed));
+    assert_eq!(told(), [2, 1], "the second lasts");
+}
+
+/// What a handler charges is a decision of its own, as its calls are.
+#[tokio::test(start_paused = true)]
+async fn what_a_handler_charges_in_an_outage_counts_as_its_calls_do() {
+    static WIDE: Limit = Limit::new("wide", Quota::token_bucket(4, MINUTE));
+    let store = Distant::new();
+    let local = Memory::new().clock(TokioClock::new());
+    let (journal, limiter) = Journal::of(&RateLimiter::new(Fallback::new(store.clone(), local)));
+    let inner = async |request: Request<()>| {
+        let admission = request.extensions().get::<Admission>().unwrap();
+        admission.charge(1).await.unwrap();
+        assert!(admission.charge(3).await.unwrap_err().is_refused());
+        Ok::<_, Infallible>(Response::new(()))
+    };
+    let service = limiter.layer(&WIDE).expose().layer(tower::service_fn(inner));
+    store.is_down.store(true, Ordering::Relaxed);
+    service.oneshot(Request::new(())).await.unwrap();
+    store.is_down.store(false, Ordering::Relaxed);
+    tokio::time::advance(MINUTE).await;
+    limiter.limit(&WIDE).await.unwrap();
+    let told = journal.take();
+    assert!(told.contains(&"store recovered: wide, 2 admitted, 1 refused".into()), "{told:#?}");
+}
+
+/// A store that leaves out all buckets but the first.
+#[derive(Debug)]
+struct Short(Memory);
+
+impl Backend for Short {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        self.0.apply(&charges[..1])
+    }
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.0.adjust(adjustments)
+    }
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        self.0.reset(ids)
+    }
+}
+
+/// It was counted as admitted, and then as refused.
+#[tokio::test(start_paused = true)]
+async fn an_incomplete_answer_of_a_fallback_is_counted_once() {
+    let store = Distant::new();
+    let local = Short(Memory::new().clock(TokioClock::new()));
+    let (journal, limiter) = Journal::of(&RateLimiter::new(Fallback::new(store.clone(), local)));
+    store.is_down.store(true, Ordering::Relaxed);
+    limiter.limit(&TWO).await.unwrap();
+    limiter.limit(&TWO).and(&OPEN).await.unwrap_err();
+    limiter.limit(&TWO).and(&OPEN).reserve().await.unwrap_err();
+    store.is_down.store(false, Ordering::Relaxed);
+    tokio::time::advance(MINUTE).await;
+    limiter.limit(&TWO).await.unwrap();
+    let told = journal.take();
+    assert!(told.contains(&"store recovered: two, 1 admitted, 2 refused".into()), "{told:#?}");
 }
 
 #[tokio::test(start_paused = true)]

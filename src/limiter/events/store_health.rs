@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::backend::{BackendError, OnFailure};
 use crate::limiter::Limit;
-use crate::limiter::failure_log::Meanwhile;
+use crate::limiter::failure_log::{Meanwhile, Standing};
 
 /// An answer that a limiter had to await; told to [`Observer::on_store_answer`](super::Observer).
 ///
@@ -93,7 +93,7 @@ pub struct StoreFailure<'a> {
     pub(super) limit: &'a Limit,
     pub(super) error: &'a BackendError,
     pub(super) on_failure: Option<OnFailure>,
-    pub(super) is_first: bool,
+    pub(super) standing: Standing,
 }
 
 impl<'a> StoreFailure<'a> {
@@ -121,7 +121,15 @@ impl<'a> StoreFailure<'a> {
     /// the store [recovers](StoreRecovery).
     #[must_use]
     pub const fn is_first(&self) -> bool {
-        self.is_first
+        self.standing.is_first
+    }
+
+    /// The number of the outage that this belongs to, or of the time in which the store is full or
+    /// misconfigured: the first in the life of the limiter is one. Its [end](StoreRecovery::outage)
+    /// has the same. `None` if this failure does not last: a client can cause it.
+    #[must_use]
+    pub const fn outage(&self) -> Option<u64> {
+        self.standing.outage
     }
 
     /// The kind of the failure in one word, for labels: `"circuit_open"`, `"full"`,
@@ -136,26 +144,44 @@ impl<'a> StoreFailure<'a> {
 /// The end of an outage, or of a time in which the store was full or misconfigured; told to
 /// [`Observer::on_store_recovery`](super::Observer).
 ///
+/// Requests run at once, so an observer may be told the end of an outage after the next one has
+/// begun. The [number](Self::outage) of the outage says which has ended.
+///
 /// # Examples
 ///
 /// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
 /// use tollgate::Observer;
 /// use tollgate::limiter::{StoreFailure, StoreRecovery};
 ///
-/// struct Pager;
+/// #[derive(Default)]
+/// struct Pager {
+///     begun: AtomicU64,
+///     ended: AtomicU64,
+/// }
+///
+/// impl Pager {
+///     fn store_is_down(&self) -> bool {
+///         self.begun.load(Ordering::SeqCst) > self.ended.load(Ordering::SeqCst)
+///     }
+/// }
 ///
 /// impl Observer for Pager {
 ///     fn on_store_failure(&self, failure: &StoreFailure<'_>) {
-///         if failure.is_first() {
-///             println!("the store has failed: {}", failure.error());
+///         if let Some(outage) = failure.outage().filter(|_| failure.is_first()) {
+///             self.begun.fetch_max(outage, Ordering::SeqCst);
+///             println!("outage {outage} of the store: {}", failure.error());
 ///         }
 ///     }
 ///
 ///     fn on_store_recovery(&self, recovery: &StoreRecovery<'_>) {
-///         let (admitted, refused) = (recovery.admitted(), recovery.refused());
-///         println!("it is back; meanwhile {admitted} were admitted and {refused} refused");
+///         let (outage, admitted) = (recovery.outage(), recovery.admitted());
+///         self.ended.fetch_max(outage, Ordering::SeqCst);
+///         println!("outage {outage} is over; meanwhile {admitted} decisions admitted");
 ///     }
 /// }
+///
+/// assert!(!Pager::default().store_is_down());
 /// ```
 #[derive(Clone, Debug)]
 pub struct StoreRecovery<'a> {
@@ -170,16 +196,23 @@ impl<'a> StoreRecovery<'a> {
         self.limit
     }
 
-    /// How many requests were admitted meanwhile without the store: by a
+    /// The number of the outage that has ended, as [`StoreFailure::outage`].
+    #[must_use]
+    pub const fn outage(&self) -> u64 {
+        self.meanwhile.outage
+    }
+
+    /// How many decisions admitted meanwhile without the store: those of a
     /// [`Fallback`](crate::backend::Fallback), or uncounted for [`OnFailure::Admit`].
     ///
-    /// What only shadows have asked for is neither admitted nor refused.
+    /// Each layer, each call of a handler and each [`charge`](crate::middleware::Admission::charge)
+    /// of a layer is a decision, so a request may have several. Shadows have none.
     #[must_use]
     pub const fn admitted(&self) -> u64 {
         self.meanwhile.admitted
     }
 
-    /// How many requests were refused meanwhile without the store: by a
+    /// How many decisions refused meanwhile without the store: those of a
     /// [`Fallback`](crate::backend::Fallback), or with 503.
     #[must_use]
     pub const fn refused(&self) -> u64 {

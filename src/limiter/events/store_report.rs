@@ -6,7 +6,7 @@ use super::observers::Observers;
 use super::store_health::{StoreAnswer, StoreFailure, StoreRecovery};
 use crate::backend::{BackendError, OnFailure};
 use crate::limiter::Limit;
-use crate::limiter::failure_log::Meanwhile;
+use crate::limiter::failure_log::{Meanwhile, Standing};
 
 /// Tells that the store has answered after so long.
 pub(crate) fn tell_answer(observers: &Observers, took: Duration, error: Option<&BackendError>) {
@@ -15,14 +15,14 @@ pub(crate) fn tell_answer(observers: &Observers, took: Duration, error: Option<&
 }
 
 /// Tells that the store did not decide.
-pub(crate) fn tell_failure(
+pub(in crate::limiter) fn tell_failure(
     observers: &Observers,
     limit: &Limit,
     error: &BackendError,
     on_failure: Option<OnFailure>,
-    is_first: bool,
+    standing: Standing,
 ) {
-    let failure = StoreFailure { limit, error, on_failure, is_first };
+    let failure = StoreFailure { limit, error, on_failure, standing };
     observers.tell(|observer| observer.on_store_failure(&failure));
 }
 
