@@ -206,7 +206,8 @@ impl<'a> StoreRecovery<'a> {
     /// [`Fallback`](crate::backend::Fallback), or uncounted for [`OnFailure::Admit`].
     ///
     /// Each layer, each call of a handler and each [`charge`](crate::middleware::Admission::charge)
-    /// of a layer is a decision, so a request may have several. Shadows have none.
+    /// of a layer is one, over however many limits. So a request may have several. What only shadows
+    /// have asked for is none.
     #[must_use]
     pub const fn admitted(&self) -> u64 {
         self.meanwhile.admitted
