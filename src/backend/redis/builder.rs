@@ -184,8 +184,9 @@ impl RedisBuilder {
     /// With TLS, the certificate has to be for the host that the map returns.
     ///
     /// The map is called whenever addresses are read, at times during a decision, so it should look
-    /// them up and not wait. If it panics, the address is not used: what has named it counts as not
-    /// answered, and the next attempt asks the map again.
+    /// them up and not wait. If it panics, the address is not used: a node that has named it counts as
+    /// not answered, a master that sentinels name as not reached, and the next attempt asks the map
+    /// again.
     ///
     /// # Examples
     ///

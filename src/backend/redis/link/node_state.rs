@@ -363,7 +363,7 @@ impl Changes {
 
 /// How long an attempt may take, including name resolution, TLS and login. A live server needs a
 /// few round trips, and a dead one must not hold up the next attempt.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The pauses after failed attempts. They are long enough not to storm a server that starts, and
 /// far shorter than a person would notice once it is back.

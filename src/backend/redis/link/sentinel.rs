@@ -5,7 +5,9 @@
 //! A sentinel that is cut off from the others misses a failover, and names the former master, which
 //! may still call itself one. So all sentinels are asked at once, and their answers are votes. A vote
 //! has the number of the last failover that the sentinel knows (`config-epoch`). The highest number
-//! wins, then the most votes, and no other server is connected to.
+//! wins, then the most votes. If more than half of all sentinels name another server, that one is taken
+//! should the winner not answer in time, or be no master. So one sentinel that names a dead server does
+//! not take the service down. No other server is connected to.
 //!
 //! More than half of all sentinels decide at once, unless a vote with a higher number is there. Otherwise
 //! those decide that have answered within half a second, so a sentinel may be down.
@@ -15,7 +17,8 @@
 //! before that is done, server 2 is.
 //!
 //! While calls use the connection, the sentinels are asked again now and then. If another server wins, by
-//! a majority or by a later failover, the connection is replaced.
+//! a majority or by a later failover, and answers as a master, the connection is replaced. A majority that
+//! knows only an earlier failover than that of the connection decides once all sentinels have answered.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -24,11 +27,12 @@ use std::time::Duration;
 
 use ::redis::{RedisError, Value};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::address::is_host;
 use super::address_map::AddressMap;
 use super::error::LinkError;
+use super::node_state::CONNECT_TIMEOUT;
 use super::server::Server;
 use super::wire::Wire;
 
@@ -48,6 +52,7 @@ pub(super) struct Sentinels {
 /// The server that a sentinel names.
 #[derive(Clone, Debug)]
 struct Vote {
+    /// The address as the sentinel has named it. What the map makes of it may differ each time.
     place: (String, u16),
     /// The number of the failover that has made it the master. The sentinel may not tell, for want of
     /// rights.
@@ -60,6 +65,8 @@ struct Election {
     sentinels: usize,
     answers: usize,
     votes: Vec<Vote>,
+    /// The vote for the server of the last connection.
+    present: Option<Vote>,
     /// Why the last sentinel that did not vote did not.
     error: LinkError,
 }
@@ -92,7 +99,33 @@ impl Election {
         // Where nothing else decides, the addresses do, and so in all processes alike.
         let rank = |vote: &&Vote| (vote.epoch, self.count(vote), Reverse(vote.place.clone()));
         let first = self.votes.iter().max_by_key(rank)?;
-        (self.is_over() || self.has_majority(first)).then_some(first)
+        (self.is_over() || self.has_majority(first) && !self.is_behind(first)).then_some(first)
+    }
+
+    /// The votes for the servers to connect to, the better one first: the winner, and another one that
+    /// a majority names.
+    fn candidates(&self) -> impl Iterator<Item = &Vote> {
+        let winner = self.winner();
+        let is_other = |vote: &&Vote| winner.is_some_and(|winner| winner.place != vote.place);
+        let mut others = self.votes.iter().filter(is_other);
+        winner.into_iter().chain(others.find(|vote| self.has_majority(vote)))
+    }
+
+    /// Whether the last connection was made by a later failover.
+    fn is_behind(&self, vote: &Vote) -> bool {
+        self.present.as_ref().is_some_and(|present| vote.epoch < present.epoch)
+    }
+
+    /// Whether this server is to replace that of the last connection.
+    ///
+    /// A few sentinels that have missed a failover, while the others do not answer, are not followed.
+    fn replaces(&self, vote: &Vote) -> bool {
+        let Some(present) = &self.present else { return false };
+        let decides = match self.has_majority(vote) {
+            true => !self.is_behind(vote) || self.votes.len() >= self.sentinels,
+            false => vote.epoch > present.epoch,
+        };
+        vote.place != present.place && decides
     }
 }
 
@@ -118,45 +151,84 @@ impl Sentinels {
     }
 
     /// Connects to the server that wins.
+    pub(super) async fn dial(&self) -> Result<Wire, LinkError> {
+        let (steps, election) = self.ask();
+        let (_, vote, master) = self.elect(steps, election).await?;
+        *self.present() = Some(vote);
+        Ok(master)
+    }
+
+    /// Connects to the server that wins, while the votes come.
     ///
     /// A sentinel that hangs or is outdated does not delay the others, nor does a server that it
     /// names. For example, after a failover two sentinels still name the former master, which hangs.
     /// The third names the new one, and that is taken as soon as it answers.
-    pub(super) async fn dial(&self) -> Result<Wire, LinkError> {
-        let (mut steps, mut election) = self.ask();
+    async fn elect(
+        &self,
+        mut steps: JoinSet<DialStep>,
+        mut election: Election,
+    ) -> Result<(Election, Vote, Wire), LinkError> {
+        steps.spawn(async {
+            sleep(WINNER_TIMEOUT).await;
+            DialStep::Late
+        });
+        let mut is_late = false;
         // Each server is connected to once, however many sentinels name it.
         let mut attempts = HashMap::new();
         loop {
-            if let Some(winner) = election.winner() {
-                match attempts.remove(&winner.place) {
-                    None => {
-                        let (place, vote) = (winner.place.clone(), winner.clone());
-                        let server = self.login.with_host(&place.0, place.1);
-                        let reached = connect_to_master(server);
-                        steps.spawn(async move { DialStep::Reached(vote.place, reached.await) });
-                        attempts.insert(place, None);
-                    }
-                    // The set is dropped with all that is under way, which ends it.
-                    Some(Some(Ok(master))) => {
-                        *self.present() = Some(winner.clone());
-                        return Ok(master);
-                    }
-                    Some(Some(Err(error))) if election.is_over() => return Err(error),
-                    Some(attempt) => _ = attempts.insert(winner.place.clone(), attempt),
+            let candidates: Vec<_> = election.candidates().cloned().collect();
+            for Vote { place, .. } in &candidates {
+                if !attempts.contains_key(place) {
+                    attempts.insert(place.clone(), None);
+                    steps.spawn(self.reach(place.clone()));
                 }
+            }
+            let mut is_awaited = !election.is_over();
+            for vote in &candidates {
+                match attempts.remove(&vote.place).flatten() {
+                    // The set is dropped with all that is under way, which ends it.
+                    Some(Ok(master)) => return Ok((election, vote.clone(), master)),
+                    Some(failed) => _ = attempts.insert(vote.place.clone(), Some(failed)),
+                    None => {
+                        attempts.insert(vote.place.clone(), None);
+                        is_awaited = true;
+                        if !is_late {
+                            break;
+                        }
+                    }
+                }
+            }
+            if !is_awaited {
+                let winner = candidates.first();
+                let failed = winner.and_then(|vote| attempts.remove(&vote.place).flatten());
+                return Err(failed.and_then(Result::err).unwrap_or(election.error));
             }
             match steps.join_next().await {
                 Some(Ok(DialStep::Answered(answer))) => election.add(answer),
                 Some(Ok(DialStep::Reached(place, reached))) => {
                     attempts.insert(place, Some(reached));
                 }
+                Some(Ok(DialStep::Late)) => is_late = true,
                 Some(Err(_)) => {}
                 None => return Err(election.error),
             }
         }
     }
 
-    /// Whether the sentinels name another server by now than that of the last connection.
+    /// Connects to the server that a sentinel has named.
+    fn reach(&self, place: (String, u16)) -> impl Future<Output = DialStep> + Send + 'static {
+        let (map, login) = (self.map.clone(), self.login.clone());
+        async move {
+            let reached = match map.map(&place.0, place.1) {
+                Ok((host, port)) => connect_to_master(login.with_host(&host, port)).await,
+                Err(error) => Err(error),
+            };
+            DialStep::Reached(place, reached)
+        }
+    }
+
+    /// Whether the sentinels name another server by now than that of the last connection, and it
+    /// answers as a master.
     pub(super) async fn is_replaced(&self) -> bool {
         let (mut steps, mut election) = self.ask();
         while let Some(step) = steps.join_next().await {
@@ -164,15 +236,11 @@ impl Sentinels {
                 election.add(answer);
             }
         }
-        match (&*self.present(), election.winner()) {
-            // A few sentinels that have missed a failover, while the others do not answer, are not
-            // followed.
-            (Some(present), Some(winner)) => {
-                winner.place != present.place
-                    && (election.has_majority(winner) || winner.epoch > present.epoch)
-            }
-            _ => false,
+        if !election.winner().is_some_and(|winner| election.replaces(winner)) {
+            return false;
         }
+        let elected = timeout(CONNECT_TIMEOUT, self.elect(steps, election)).await;
+        matches!(elected, Ok(Ok((election, vote, _))) if election.replaces(&vote))
     }
 
     /// Asks all sentinels at once. Each answers by a time, or has not voted.
@@ -181,16 +249,16 @@ impl Sentinels {
         let until = Instant::now() + VOTE_TIMEOUT;
         for sentinel in &self.sentinels {
             let (sentinel, master) = (Arc::clone(sentinel), self.master.clone());
-            let map = self.map.clone();
             steps.spawn(async move {
-                let answer = timeout_at(until, query_master(&sentinel, &master, &map)).await;
+                let answer = timeout_at(until, query_master(&sentinel, &master)).await;
                 let late = |_| Err(LinkError::new(unnamed_text(&sentinel)));
                 DialStep::Answered(answer.unwrap_or_else(late))
             });
         }
         let error = LinkError::new("there are no sentinels to ask");
         let sentinels = self.sentinels.len();
-        (steps, Election { sentinels, answers: 0, votes: Vec::new(), error })
+        let present = self.present().clone();
+        (steps, Election { sentinels, answers: 0, votes: Vec::new(), present, error })
     }
 
     fn present(&self) -> MutexGuard<'_, Option<Vote>> {
@@ -204,6 +272,8 @@ enum DialStep {
     Answered(Result<Vote, LinkError>),
     /// The server at this place has been connected to, or could not be.
     Reached((String, u16), Result<Wire, LinkError>),
+    /// The winner has had its time.
+    Late,
 }
 
 /// Connects to a server that was named, if it is a master.
@@ -222,11 +292,7 @@ async fn connect_to_master(server: Server) -> Result<Wire, LinkError> {
 }
 
 /// Asks one sentinel where the master is.
-async fn query_master(
-    sentinel: &Server,
-    master: &str,
-    map: &AddressMap,
-) -> Result<Vote, LinkError> {
+async fn query_master(sentinel: &Server, master: &str) -> Result<Vote, LinkError> {
     let wire = sentinel.dial().await?;
     let mut commands = ::redis::pipe();
     // The first names the new master from the moment when it is one. The second still tells of the
@@ -239,10 +305,7 @@ async fn query_master(
     let named = answers.next().unwrap_or(Value::Okay).extract_error().map_err(unnamed)?;
     let name = sentinel.name();
     match read_address(&named) {
-        Some(Some((host, port))) => {
-            let place = map.map(&host, port)?;
-            Ok(Vote { place, epoch: answers.next().and_then(read_epoch) })
-        }
+        Some(Some(place)) => Ok(Vote { place, epoch: answers.next().and_then(read_epoch) }),
         Some(None) => {
             Err(LinkError::new(format!("the sentinel {name} does not know a master `{master}`")))
         }
@@ -291,3 +354,7 @@ fn is_master(role: &Value) -> bool {
 /// How long the sentinels are waited for if no majority agrees. It leaves half of the time of an attempt
 /// to connect.
 const VOTE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long the server of the winner is waited for alone, votes included, before that of the majority is
+/// taken. It leaves the winner half as long as the sentinels at least, and ends before the attempt does.
+const WINNER_TIMEOUT: Duration = Duration::from_millis(750);
