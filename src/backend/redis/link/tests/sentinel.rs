@@ -177,9 +177,7 @@ async fn the_majority_decides_where_a_login_may_not_ask_for_the_failover() {
     let [few, many] = masters().await;
     let sentinels = [sentinel(&few, 9).await, sentinel(&many, 3).await, sentinel(&many, 3).await];
     let urls = sentinels.each_ref().map(Server::url);
-    for (right, counts) in
-        [("-sentinel|master", (None, Some(1))), ("+sentinel|master", (Some(1), Some(1)))]
-    {
+    for (right, counts) in [("+ping", (None, Some(1))), ("+sentinel|master", (Some(1), Some(1)))] {
         for sentinel in &sentinels {
             let rights = ["on", ">hush", "+ping", "+sentinel|get-master-addr-by-name", right];
             let user = [&["ACL", "SETUSER", "asker"], &rights[..]].concat();
