@@ -11,7 +11,7 @@ use tollgate::backend::{BackendError, Redis};
 use tollgate::key::{global, header};
 use tollgate::{HOUR, Limit, MINUTE, OnFailure, Quota, RateLimited, RateLimiter, Rule};
 use tollgate_testing::redis::{Cluster, Server, until};
-use tollgate_testing::traffic::chain;
+use tollgate_testing::traffic::{chain, wait_until};
 use tower::ServiceExt;
 
 static PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(2, HOUR));
@@ -182,11 +182,11 @@ async fn a_server_that_is_no_master_is_an_outage() {
     let is_outage = async || limiter.limit(&EVERYONE).await.is_err_and(|error| error.is_outage());
     server.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]).ok();
     until("it has synchronized", || server.info("replication", "master_link_status") == "up");
-    assert!(is_outage().await);
+    wait_until("a replica is an outage", is_outage).await;
     server.command(&["CONFIG", "SET", "replica-serve-stale-data", "no"]).ok();
     master.kill();
     until("it has lost its master", || server.info("replication", "master_link_status") == "down");
-    assert!(is_outage().await);
+    wait_until("a replica without its master is an outage", is_outage).await;
 }
 
 async fn patient(server: &Server) -> Redis {

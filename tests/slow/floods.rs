@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate::backend::{Embedded, Postgres, Redis};
 use tollgate::{RateLimited, RateLimiter};
-use tollgate_testing::traffic::{COUNTED, flood};
+use tollgate_testing::traffic::{COUNTED, flood, wait_until};
 use tollgate_testing::{postgres, redis};
 
 /// 67,127 of 129,649 requests were let through.
@@ -49,7 +49,7 @@ async fn a_redis_server_that_answers_late_is_an_outage() {
     let server = redis::Server::start();
     let proxy = redis::Proxy::before(server.port());
     let limiter = RateLimiter::new(Redis::at(proxy.url()).connect().await.unwrap());
-    limiter.limit(&COUNTED).await.unwrap();
+    wait_until("it decides", async || limiter.limit(&COUNTED).await.is_ok()).await;
     for delay in [65, 200].map(Duration::from_millis) {
         proxy.set(redis::Mode::Delay(delay, delay));
         let mut asks = JoinSet::new();
