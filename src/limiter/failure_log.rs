@@ -296,6 +296,9 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    /// The outages of which a thread was told the begin and the end, and what was counted meanwhile.
+    type Told = (Vec<u64>, Vec<u64>, [u64; 2]);
     use crate::limiter::Limit;
     use crate::quota::Quota;
 
@@ -349,7 +352,7 @@ mod tests {
             told.push((Vec::new(), vec![outage], [admitted, refused]));
         }
         assert!(!log.lasts() && log.record_charge(&LIMIT).is_none());
-        let sorted = |of: fn(&(Vec<u64>, Vec<u64>, [u64; 2])) -> &Vec<u64>| {
+        let sorted = |of: fn(&Told) -> &Vec<u64>| {
             let mut all: Vec<u64> = told.iter().flat_map(of).copied().collect();
             all.sort_unstable();
             all
@@ -367,12 +370,12 @@ mod tests {
     async fn a_charge_in_the_quiet_minute_takes_no_lock() {
         let log = FailureLog::default();
         log.record(&LIMIT, &BackendError::unavailable("store", "it is down"), Undecided::Call);
-        let held = log.state();
         for _ in 0..59 {
             tokio::time::advance(Duration::from_secs(1)).await;
+            let held = log.state();
             assert_eq!(log.record_charge(&LIMIT), None);
+            drop(held);
         }
-        drop(held);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(log.record_charge(&LIMIT).map(|meanwhile| meanwhile.outage), Some(1));
     }
