@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Limit;
-use super::reserve_call::nanos;
+use super::random::nanos;
 use crate::backend::{BackendError, OnFailure};
 
 /// The failures of the store of a limiter, for its calls and its layers together.

@@ -71,3 +71,11 @@ impl Default for Random {
 
 /// 2^64 divided by the golden ratio, made odd. This and the two multipliers are from the paper.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A duration in nanoseconds, which takes half the space.
+pub(super) const fn nanos(spread: Duration) -> u64 {
+    let nanos = spread.as_secs().saturating_mul(1_000_000_000);
+    // `u64::from` is not const.
+    let [a, b, c, d] = spread.subsec_nanos().to_le_bytes();
+    nanos.saturating_add(u64::from_le_bytes([a, b, c, d, 0, 0, 0, 0]))
+}

@@ -17,6 +17,7 @@ use super::grant::Grant;
 use super::line::LineSlot;
 use super::progress::Progress;
 use super::queue::{HeldSlot, PendingReservation};
+use super::random::nanos;
 use super::rate_limited::RateLimited;
 use super::reservation::Reservation;
 use super::reserved_slot::ReservedSlot;
@@ -169,14 +170,6 @@ fn uncharged(
         }
         Err(error) => Ok(Err(error)),
     }
-}
-
-/// A duration in nanoseconds, which takes half the space.
-pub(super) const fn nanos(spread: Duration) -> u64 {
-    let nanos = spread.as_secs().saturating_mul(1_000_000_000);
-    // `u64::from` is not const.
-    let [a, b, c, d] = spread.subsec_nanos().to_le_bytes();
-    nanos.saturating_add(u64::from_le_bytes([a, b, c, d, 0, 0, 0, 0]))
 }
 
 /// Formats a call for `Debug`.

@@ -30,6 +30,7 @@ use tokio::time::{Instant, timeout};
 
 use super::dial::Dial;
 use super::error::LinkError;
+use super::server::CONNECT_TIMEOUT;
 use super::single_flight::SingleFlight;
 use super::wire::Wire;
 use crate::backend::BackendError;
@@ -360,10 +361,6 @@ impl Changes {
         self.0.changed().await.is_ok()
     }
 }
-
-/// How long an attempt may take, including name resolution, TLS and login. A live server needs a
-/// few round trips, and a dead one must not hold up the next attempt.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The pauses after failed attempts. They are long enough not to storm a server that starts, and
 /// far shorter than a person would notice once it is back.

@@ -32,8 +32,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::address::is_host;
 use super::address_map::AddressMap;
 use super::error::LinkError;
-use super::node_state::CONNECT_TIMEOUT;
-use super::server::Server;
+use super::server::{CONNECT_TIMEOUT, Server};
 use super::wire::Wire;
 
 /// Sentinels, the name of the master that they watch, and how to log in to it.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use ::redis::{RedisConnectionInfo, RedisError};
 use tokio::task::JoinSet;
@@ -155,3 +156,7 @@ impl fmt::Debug for Server {
         f.debug_tuple("Server").field(&self.name).finish()
     }
 }
+
+/// How long an attempt may take, including name resolution, TLS and login. A live server needs a
+/// few round trips, and a dead one must not hold up the next attempt.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
