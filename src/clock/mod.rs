@@ -231,7 +231,8 @@ impl Clock for ClockNotBefore {
 /// The machine's time when the clock was made, advanced by tokio's clock.
 ///
 /// With a runtime that has its clock paused, time stands still for buckets, reservations and timers
-/// alike until the test advances it. Otherwise it is the time of [`SystemClock`].
+/// alike until the test advances it. Otherwise it advances with the monotonic clock of the machine, and
+/// unlike [`SystemClock`] does not follow the time of day.
 ///
 /// # Examples
 ///

@@ -30,7 +30,7 @@ static LIMITS: [Limit; 3] = [
     Limit::new("reserved", Quota::token_bucket(4, SECOND).capacity(4).max_reserved(8)),
 ];
 
-/// One of the processes: tells each answer as it comes, until it is killed or nobody listens.
+/// One of the processes: prints each answer as it comes, until it is killed or its output is closed.
 pub(crate) async fn process(args: &[&str]) {
     let [store, place, nth] = args else { panic!("{args:?}") };
     let nth: u64 = nth.parse().unwrap();
@@ -44,7 +44,7 @@ pub(crate) async fn process(args: &[&str]) {
     }
 }
 
-/// Takes, takes from two limits, waits for reserved tokens, and asks for keys that nobody has named.
+/// Takes, takes from two limits, waits for reserved tokens, and asks for keys that no request has named.
 async fn ask(limiter: RateLimiter, nth: u64) {
     let [bucket, window, reserved] = &LIMITS;
     let mut dice = Dice(nth);

@@ -115,7 +115,7 @@ fn a_fallback_is_logged_once_with_the_cause() {
     assert!(line.contains("a fallback or `OnFailure` decides about requests"), "{line}");
 }
 
-/// Nobody was told that the store is back, and each minute of an outage had a line.
+/// The log did not say that the store is back, and each minute of an outage had a line.
 #[test]
 fn an_outage_and_its_end_are_a_line_each_with_what_became_of_requests() {
     let store = Flaky::default();

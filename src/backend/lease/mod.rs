@@ -32,7 +32,7 @@
 //! part, the lots have not paid: not after a refusal, and not after an error. If the caller goes
 //! away, a task waits for the answer in its place.
 //!
-//! **Looks.** A lot that nobody uses goes back while that is worth a trip. A heap names the instants
+//! **Looks.** A lot that no request uses goes back while that is worth a trip. A heap names the instants
 //! at which to look at such lots, so a tick costs nothing for all other buckets.
 //!
 //! ```text

@@ -40,8 +40,8 @@ async fn a_record_without_lots_is_not_looked_at() {
     println!("a tick beside {IDLE} records: {:?}", begun.elapsed() / 50);
 }
 
-/// Lots that nobody uses any more are given back, or are not worth it. The longer nobody does, the
-/// fewer looks there are.
+/// Lots that no request uses any more go back, unless that is not worth a trip. The longer a lot is
+/// idle, the fewer looks there are.
 #[tokio::test(start_paused = true)]
 async fn a_lot_is_looked_at_a_few_times() {
     const KEYS: u32 = 500;
