@@ -47,6 +47,7 @@ mod field_set;
 mod grpc;
 mod list;
 mod lone;
+mod member_cache;
 mod most_constrained;
 mod number;
 mod partition_key;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 
 use super::list::{FieldList, MAX_INTEGER};
+use super::member_cache::{MemberKey, Serial, member};
 use super::retry_after::ceil_seconds;
 use crate::algebra::{State, Verdict};
 use crate::clock::Timestamp;
@@ -26,6 +27,7 @@ pub(crate) struct PolicyText {
     pub(super) quota: u64,
     /// The seconds in which that many tokens refill.
     pub(super) window: u64,
+    serial: Serial,
 }
 
 /// How a limit stands, in the numbers that the fields show.
@@ -44,15 +46,22 @@ impl PolicyText {
         text.bytes(&name).bytes(b";q=").number(quota).bytes(b";w=").number(window);
         let mut prefix = name;
         prefix.extend_from_slice(b";r=");
-        Self { text: text.into_bytes().into(), prefix: prefix.into(), quota, window }
+        let (text, prefix, serial) = (text.into_bytes().into(), prefix.into(), Serial::next());
+        Self { text, prefix, quota, window, serial }
     }
 
     /// The field `RateLimit` of draft 11 with this limit as its only member: `"name";r=19;t=114`.
-    ///
-    /// The buffer has exactly the length of the text. Otherwise, [`Bytes`] would allocate again to
-    /// share it.
     #[inline]
     pub(super) fn member(&self, numbers: FieldNumbers) -> Option<HeaderValue> {
+        let (serial, remaining, seconds) = (self.serial, numbers.remaining, numbers.seconds());
+        member(MemberKey { serial, remaining, seconds }, || self.new_member(numbers))
+    }
+
+    /// The buffer has exactly the length of the text. Otherwise, [`Bytes`] would allocate again to
+    /// share it.
+    #[cold]
+    #[inline(never)]
+    fn new_member(&self, numbers: FieldNumbers) -> Option<HeaderValue> {
         let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
         let remaining = remaining.format(numbers.remaining.min(MAX_INTEGER)).as_bytes();
         let seconds = seconds.format(numbers.seconds().min(MAX_INTEGER)).as_bytes();
