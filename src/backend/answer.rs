@@ -287,12 +287,6 @@ impl Applied {
         self.remarks.0.as_ref().is_some_and(|remarks| !remarks.kept.is_empty())
     }
 
-    /// Whether it says anything beside its readings.
-    #[inline]
-    pub(crate) const fn has_remarks(&self) -> bool {
-        self.remarks.0.is_some()
-    }
-
     /// Sets why a fallback has answered in place of the store.
     #[cold]
     pub(super) fn in_outage(mut self, error: BackendError) -> Self {

@@ -6,21 +6,21 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Limit;
-use super::complete_answer::{CompleteAnswer, is_complete};
-use super::demand::{Demands, Mode};
+use super::decide::{Asked, Asking, Decided};
+use super::demand::Demands;
 use super::engine::RateLimiter;
-use super::grant::Grant;
+use super::events::DecisionSource;
+#[cfg(feature = "memory")]
+use super::events::Report;
 #[cfg(feature = "memory")]
 use super::lone_bucket::decide;
-use super::lone_bucket::{refused_by, refused_one};
 use super::permit::Permit;
 use super::progress::Progress;
 use super::random::nanos;
 use super::rate_limited::RateLimited;
 use super::replacements::any as any_replaced;
 use super::reserve_call::{ReserveCall, debug};
-use crate::algebra::Verdict;
-use crate::backend::{Answer, Applied, BackendError, Key};
+use crate::backend::{Applied, BackendError, Key};
 use crate::quota::tokens_of;
 
 impl RateLimiter {
@@ -237,57 +237,6 @@ impl<'l> LimitCall<'l> {
         self
     }
 
-    /// One bucket in another store, which may answer at once too: a wrapper that keeps tokens in this
-    /// process, say. Then nothing of the general way is needed.
-    #[inline(never)]
-    fn poll_elsewhere(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
-        let Self { limiter, demands, jitter, progress } = self;
-        if !limiter.is_plain() {
-            return self.poll_specially(cx);
-        }
-        if *jitter == 0
-            && let Progress::New = progress
-            && let Some(demand) = demands.lone_bucket()
-        {
-            *progress = Progress::Done;
-            limiter.mark(demand);
-            let charge = match demand.charge(Mode::Take, Mode::Take) {
-                Ok(charge) => charge,
-                Err(error) => return Poll::Ready(Err(limiter.denied(error))),
-            };
-            let answer = limiter.backend().apply(&[charge]);
-            // By reference: to move the answer would cost as much as the decision.
-            if let Answer::Ready(Ok(applied)) = &answer
-                && let [reading] = applied.readings()
-                && reading.verdict() == Verdict::Admitted
-            {
-                limiter.store_answered(demand.limit, applied);
-                let mark = demand.asked_at;
-                let grant = Grant::from_reading(demand, reading, applied.now()).with_mark(mark);
-                return Poll::Ready(Ok(Permit::from_grant(limiter, grant)));
-            }
-            if let Answer::Ready(Ok(applied)) = &answer
-                && let [reading] = applied.readings()
-                && reading.verdict() == Verdict::Refused
-            {
-                if applied.has_remarks() {
-                    limiter.store_answered(demand.limit, applied);
-                    return Poll::Ready(Err(refused_by(limiter, demand, applied)));
-                }
-                let (at, state, wait) = (applied.now(), reading.state(), reading.wait());
-                return Poll::Ready(Err(refused_one(limiter, demand, at, state, wait)));
-            }
-            match answer {
-                Answer::Ready(Ok(applied)) => return Poll::Ready(self.read(applied)),
-                Answer::Ready(Err(error)) => {
-                    return Poll::Ready(limiter.permit_in_failure(demands, error));
-                }
-                Answer::Pending(answer) => *progress = Progress::Pending(answer),
-            }
-        }
-        self.poll_list(cx)
-    }
-
     /// The numbers in force take the place of those with which the limits were made.
     #[cold]
     #[inline(never)]
@@ -304,7 +253,7 @@ impl<'l> LimitCall<'l> {
         #[cfg(feature = "memory")]
         {
             let Self { limiter, demands, jitter: 0, progress } = self else {
-                return self.poll_elsewhere(cx);
+                return self.poll_decision(cx);
             };
             if let Some(memory) = limiter.plain_memory()
                 && let Progress::New = progress
@@ -314,77 +263,69 @@ impl<'l> LimitCall<'l> {
                 return decide(limiter, memory, demand);
             }
         }
-        self.poll_elsewhere(cx)
+        self.poll_decision(cx)
+    }
+
+    /// One bucket in memory, with observers.
+    #[cfg(feature = "memory")]
+    fn decide_observed(&mut self) -> Option<Poll<Result<Permit<'l>, RateLimited>>> {
+        let Self { limiter, demands, jitter: 0, progress: progress @ Progress::New } = self else {
+            return None;
+        };
+        let (observers, memory) = (limiter.observers()?, limiter.memory()?);
+        let demand = demands.lone_bucket()?;
+        *progress = Progress::Done;
+        let (limit, cost) = (demand.limit, demand.cost);
+        let decided = decide(limiter, memory, demand);
+        if let Poll::Ready(answer) = &decided {
+            let denied = answer.as_ref().err();
+            Report::of_one(DecisionSource::Handler, limit, cost, denied).tell(observers);
+        }
+        Some(decided)
     }
 
     #[inline(never)]
-    pub(super) fn poll_list(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Permit<'l>, RateLimited>> {
-        let Self { limiter, demands, progress, .. } = self;
-        // Several buckets in memory answer at once. The boxed future of stores that answer later
-        // would cost more than the decision.
+    fn poll_decision(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
         #[cfg(feature = "memory")]
-        if let Some(memory) = limiter.memory()
-            && let Progress::New = progress
-            && demands.lone_bucket().is_none()
-        {
+        if let Some(decided) = self.decide_observed() {
+            return decided;
+        }
+        let Self { limiter, demands, progress, .. } = self;
+        let asking = Asking::take(DecisionSource::Handler, limiter.get_on_failure());
+        if let Progress::New = progress {
             *progress = Progress::Done;
-            let applied = limiter.submit_here(memory, demands.as_mut_slice());
-            let applied = applied.map_err(|error| limiter.denied(error))?;
-            // It is complete: the memory store leaves no bucket out.
-            return Poll::Ready(self.read_complete(applied));
-        }
-        let submit = || {
-            let answer = limiter.submit(demands.as_mut_slice(), Mode::Take, Mode::Take);
-            answer.map(|answer| limiter.timed(answer))
-        };
-        let answer = ready!(progress.poll(cx, submit));
-        Poll::Ready(match answer.map_err(|error| limiter.denied(error))? {
-            Ok(applied) => self.read(applied),
-            Err(error) => limiter.permit_in_failure(&self.demands, error),
-        })
-    }
-
-    /// Makes a permit or an error of what the store has answered.
-    #[inline(always)]
-    fn read(&mut self, applied: Applied) -> Result<Permit<'l>, RateLimited> {
-        if !is_complete(self.demands.as_slice(), &applied) {
-            return Err(self.refusal(applied));
-        }
-        self.limiter.store_answered(self.demands.limit(), &applied);
-        self.read_complete(applied)
-    }
-
-    #[inline(always)]
-    fn read_complete(&mut self, applied: Applied) -> Result<Permit<'l>, RateLimited> {
-        match applied.verdict() {
-            Verdict::Admitted => Ok(Permit::new(self.limiter, self.demands.take(), applied)),
-            Verdict::Reserved | Verdict::Refused => Err(self.refusal(applied)),
-        }
-    }
-
-    /// Not inlined: admitted requests should not pay for this code.
-    #[inline(never)]
-    fn refusal(&self, applied: Applied) -> RateLimited {
-        let (limiter, demands) = (self.limiter, self.demands.as_slice());
-        let unavailable = |error| limiter.failed(self.demands.limit(), error);
-        let outcome = match CompleteAnswer::new(demands, applied) {
-            Ok(outcome) => outcome,
-            Err(error) => return unavailable(error),
-        };
-        let refusal = match outcome.verdict() {
-            Verdict::Refused => {
-                let jitter = limiter.random().up_to(Duration::from_nanos(self.jitter));
-                outcome.refusal(demands, jitter)
+            match limiter.ask(demands.as_mut_slice(), asking) {
+                Asked::Decided(decided) => return Poll::Ready(self.read(decided)),
+                Asked::Pending(pending) => *progress = Progress::Pending(pending.into_answer()),
             }
-            // This mode does not reserve, and an incomplete answer is not admitted: the store is at
-            // fault.
-            Verdict::Reserved | Verdict::Admitted => None,
-        };
-        let refusal = refusal.unwrap_or_else(|| unavailable(BackendError::incomplete()));
-        refusal.with_speech(limiter.speech())
+        }
+        let answer = ready!(progress.poll_answer(cx));
+        let decided = limiter.decided(demands.as_slice(), asking, answer);
+        Poll::Ready(self.read(decided))
+    }
+
+    #[inline(always)]
+    fn read(&mut self, decided: Decided) -> Result<Permit<'l>, RateLimited> {
+        let Self { limiter, demands, jitter, .. } = self;
+        match decided {
+            Decided::Admitted(answer) => {
+                Ok(Permit::new(limiter, demands.take(), answer.into_applied()))
+            }
+            Decided::Refused(refused) => {
+                let (limit, jitter) = (demands.limit(), Duration::from_nanos(*jitter));
+                Err(refused.error(limiter, demands.as_slice(), limit, jitter))
+            }
+            Decided::TooLarge(error) => Err(error),
+            Decided::Uncounted => {
+                let free = limiter.grant_uncharged(demands.as_slice(), demands.limit())?;
+                Ok(Permit::from_grants(free.limiter, free.first, free.rest, free.at))
+            }
+            Decided::Failed(error) => Err(limiter.unavailable(demands.limit(), error)),
+            // Not demanded, so never decided.
+            Decided::Reserved(..) => {
+                Err(limiter.unavailable(demands.limit(), BackendError::incomplete()))
+            }
+        }
     }
 }
 

@@ -35,15 +35,19 @@ impl CompleteAnswer {
         Ok(Self(applied))
     }
 
-    /// The answer of one bucket to one demand.
+    /// The answer of the memory store, which leaves no bucket out.
     #[inline]
-    pub(crate) const fn of_one_bucket(applied: Applied) -> Self {
+    pub(crate) const fn of_memory(applied: Applied) -> Self {
         Self(applied)
     }
 
     #[inline]
     pub(crate) fn verdict(&self) -> Verdict {
         self.0.verdict()
+    }
+
+    pub(super) fn into_applied(self) -> Applied {
+        self.0
     }
 
     pub(crate) const fn applied(&self) -> &Applied {

@@ -139,8 +139,8 @@ impl Future for DebtorsCall<'_> {
             }
             *query = query.with_bucket(limit.bucket()).earlier(earlier);
         }
-        let submit = || Ok::<_, RateLimited>(limiter.backend().debtors(query));
-        Poll::Ready(match ready!(progress.poll(cx, submit))? {
+        let submit = || limiter.backend().debtors(query);
+        Poll::Ready(match ready!(progress.poll(cx, submit)) {
             Ok(report) => Ok(report.map_page(|page| read(limiter, limit, page))),
             // Not logged as a failure of decisions, which it is not.
             Err(error) => Err(RateLimited::unavailable(limit, error).with_speech(limiter.speech())),

@@ -24,6 +24,8 @@ pub(crate) struct Demand<L> {
     pub(crate) explicit_cost: bool,
     /// The two shards that may pay; both are zero if the limit has only one bucket.
     pub(super) shards: [u32; 2],
+    /// Whether these shards have to pay.
+    pub(super) is_drawn: bool,
     /// How many resets the limiter had recorded when it asked its store. None if the store records
     /// them.
     pub(super) asked_at: ResetMark,
@@ -51,8 +53,9 @@ impl<L> Demand<L> {
     /// A demand for one token of the bucket that all callers share.
     #[inline]
     pub(crate) const fn new(limit: L) -> Self {
-        let (cost, explicit_cost, shards, asked_at) = (1, false, [0; 2], ResetMark::NONE);
-        Self { limit, key: Key::GLOBAL, cost, explicit_cost, shards, asked_at }
+        let (cost, explicit_cost, shards, is_drawn) = (1, false, [0; 2], false);
+        let asked_at = ResetMark::NONE;
+        Self { limit, key: Key::GLOBAL, cost, explicit_cost, shards, is_drawn, asked_at }
     }
 
     pub(crate) const fn set_cost(&mut self, tokens: u64) {
@@ -61,8 +64,8 @@ impl<L> Demand<L> {
 
     /// The same demand on the same shards, with the limit held by another type.
     pub(crate) fn with_limit<M>(&self, limit: M) -> Demand<M> {
-        let &Self { cost, explicit_cost, shards, asked_at, .. } = self;
-        Demand { limit, key: self.key.clone(), cost, explicit_cost, shards, asked_at }
+        let &Self { cost, explicit_cost, shards, is_drawn, asked_at, .. } = self;
+        Demand { limit, key: self.key.clone(), cost, explicit_cost, shards, is_drawn, asked_at }
     }
 }
 
@@ -145,7 +148,7 @@ impl<L: Borrow<Limit>> Demand<L> {
     }
 
     pub(super) fn draw_shards(&mut self, random: &Random) {
-        if self.limit().is_in_shards() {
+        if self.limit().is_in_shards() && !self.is_drawn {
             self.shards = random.draw_pair(self.limit().quota().get_shards());
         }
     }
@@ -156,7 +159,7 @@ impl<L: Borrow<Limit>> Demand<L> {
 /// # Errors
 ///
 /// If the limit could never grant the cost on these terms.
-#[inline]
+#[inline(always)]
 pub(crate) fn units_of(limit: &Limit, cost: u64, terms: Terms) -> Result<Units, RateLimited> {
     match limit.bucket().units(cost) {
         // The common case first: a cost that one bucket can hold is never too large.
@@ -194,7 +197,7 @@ fn draw_each<L: Borrow<Limit>>(
     random: &Random,
     longest: Mode,
 ) -> Result<(), RateLimited> {
-    let repeats = repeats(demands);
+    let repeats = Repeats::find(demands.iter().map(Demand::bucket_order));
     let mut sums = SmallVec::<[u64; INLINE_DEMANDS]>::from_elem(0, demands.len());
     for nth in 0..demands.len() {
         let first = first_on_same_buckets(&repeats, demands, nth);
@@ -223,11 +226,6 @@ fn all_fit_one_bucket<L: Borrow<Limit>>(demands: &[Demand<L>]) -> bool {
     })
 }
 
-/// Finds demands on the same buckets.
-fn repeats<L: Borrow<Limit>>(demands: &[Demand<L>]) -> Repeats {
-    Repeats::find(demands.iter().map(Demand::bucket_order))
-}
-
 /// The index of the first demand on the same buckets.
 fn first_on_same_buckets<L: Borrow<Limit>>(
     repeats: &Repeats,
@@ -238,30 +236,6 @@ fn first_on_same_buckets<L: Borrow<Limit>>(
         let (earlier, demand) = (demands.get(earlier), demands.get(nth));
         earlier.zip(demand).is_some_and(|(earlier, demand)| earlier.is_of_same_buckets(demand))
     })
-}
-
-/// Checks the sums of demands that have their shards already.
-///
-/// # Errors
-///
-/// If demands on the same buckets together cost more than these could ever grant.
-pub(super) fn check_sums<L: Borrow<Limit>>(
-    demands: &[Demand<L>],
-    longest: Mode,
-) -> Result<(), RateLimited> {
-    let repeats = repeats(demands);
-    let mut sums = SmallVec::<[u64; INLINE_DEMANDS]>::from_elem(0, demands.len());
-    for (nth, demand) in demands.iter().enumerate() {
-        if let Some(sum) = sums.get_mut(first_on_same_buckets(&repeats, demands, nth)) {
-            *sum = sum.saturating_add(demand.cost);
-        }
-    }
-    for (nth, demand) in demands.iter().enumerate() {
-        let all =
-            sums.get(first_on_same_buckets(&repeats, demands, nth)).copied().unwrap_or(demand.cost);
-        demand.check_cost(all, longest)?;
-    }
-    Ok(())
 }
 
 /// The demands of one call. A single one needs no allocation.
@@ -302,11 +276,6 @@ impl<'l> Demands<'l> {
             Self::One(one) => one,
             Self::Several { demands, .. } => demands,
         }
-    }
-
-    /// The limits, each with the cost of its demand.
-    pub(super) fn limits(&self) -> impl Iterator<Item = (&'l Limit, u64)> + use<'_, 'l> {
-        self.as_slice().iter().map(|demand| (demand.limit, demand.cost))
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::Limit;
 use super::defaults::Defaults;
-use super::demand::{Demand, Mode, check_sums, draw_all_shards};
+use super::demand::{Demand, Mode, draw_all_shards};
 use super::failure_log::FailureLog;
 use super::limit_uses::LimitUses;
 use super::off::Off;
@@ -65,8 +65,6 @@ struct LimiterState {
     /// The numbers that limits have in place of their own.
     replacements: Arc<Replacements>,
     defaults: Defaults,
-    /// Whether it decides, and has no observers.
-    is_plain: bool,
     /// The limiter that admits everything in place of this one, once it was needed.
     off: OnceLock<RateLimiter>,
 }
@@ -96,7 +94,6 @@ impl RateLimiter {
             failures,
             uses,
             replacements,
-            is_plain: !defaults.is_off && !is_observed,
             defaults,
             off,
         };
@@ -137,13 +134,11 @@ impl RateLimiter {
             uses: Arc::clone(&shared.uses),
             replacements: Arc::clone(&shared.replacements),
             defaults: shared.defaults.clone(),
-            is_plain: shared.is_plain,
             off: OnceLock::new(),
         };
         change(&mut state.defaults);
         let is_observed = state.defaults.observers.is_some();
         state.store = state.store.observed(is_observed);
-        state.is_plain = !state.defaults.is_off && !is_observed;
         Self { shared: Arc::new(state) }
     }
 
@@ -166,13 +161,6 @@ impl RateLimiter {
     #[inline]
     pub(crate) fn is_off(&self) -> bool {
         self.shared.defaults.is_off
-    }
-
-    /// Whether it decides, and has no observers. What is not plain leaves the short paths by this
-    /// one look, so that observers cost a plain handle nothing.
-    #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.shared.is_plain
     }
 
     pub(super) fn defaults(&self) -> &Defaults {
@@ -290,7 +278,7 @@ impl RateLimiter {
     /// If a cost is more than the buckets could ever grant in the mode `longest`, the most patient
     /// one that the caller would try. The store is not asked then.
     #[inline(always)]
-    pub(crate) fn submit<L: Borrow<Limit>>(
+    pub(super) fn submit<L: Borrow<Limit>>(
         &self,
         demands: &mut [Demand<L>],
         mode: Mode,
@@ -305,41 +293,21 @@ impl RateLimiter {
         self.apply(demands, mode, longest)
     }
 
-    /// Marks a demand for a store that does not record resets itself.
-    #[inline(always)]
-    pub(super) fn mark<L>(&self, demand: &mut Demand<L>) {
-        demand.asked_at = self.shared.resets.mark();
-    }
-
     /// As [`submit`](Self::submit), for the memory store: without a list of charges.
     ///
     /// # Errors
     ///
     /// As [`submit`](Self::submit).
     #[cfg(feature = "memory")]
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn submit_here<L: Borrow<Limit>>(
         &self,
         memory: &Memory,
         demands: &mut [Demand<L>],
-    ) -> Result<Applied, RateLimited> {
-        draw_all_shards(demands, self.random(), Mode::Take)?;
-        memory.charge_all(demands.iter().map(|demand| demand.charge(Mode::Take, Mode::Take)))
-    }
-
-    /// As [`submit`](Self::submit), for demands that have their shards already.
-    ///
-    /// # Errors
-    ///
-    /// As [`submit`](Self::submit).
-    pub(crate) fn charge<L: Borrow<Limit>>(
-        &self,
-        demands: &[Demand<L>],
-        mode: Mode,
         longest: Mode,
-    ) -> Result<Answer<Applied>, RateLimited> {
-        check_sums(demands, longest)?;
-        self.apply(demands, mode, longest)
+    ) -> Result<Applied, RateLimited> {
+        draw_all_shards(demands, self.random(), longest)?;
+        memory.charge_all(demands.iter().map(|demand| demand.charge(Mode::Take, longest)))
     }
 
     /// Takes all demands, into debt if need be, or none. If the answer is a reservation, the
@@ -350,7 +318,7 @@ impl RateLimiter {
     ///
     /// As [`submit`](Self::submit).
     #[cfg(feature = "memory")]
-    pub(crate) fn reserve<L: Borrow<Limit>>(
+    pub(super) fn reserve<L: Borrow<Limit>>(
         &self,
         memory: &Memory,
         demands: &mut [Demand<L>],

@@ -69,8 +69,6 @@ pub(crate) enum Undecided {
     RefusedByFallback,
     /// A shadow. It admits and refuses no request.
     Shadow,
-    /// A shadow about which a fallback has decided.
-    ShadowOfFallback,
     /// It decides about no request: a look, a settlement or a change by an operator.
     Call,
 }
@@ -179,7 +177,7 @@ impl FailureState {
             Undecided::Request(OnFailure::Refuse) | Undecided::RefusedByFallback => {
                 &mut self.meanwhile.refused
             }
-            Undecided::Shadow | Undecided::ShadowOfFallback | Undecided::Call => return,
+            Undecided::Shadow | Undecided::Call => return,
         };
         *count = count.saturating_add(1);
     }
@@ -206,9 +204,8 @@ impl Undecided {
     pub(super) const fn on_failure(self) -> Option<OnFailure> {
         match self {
             Self::Request(on_failure) => Some(on_failure),
-            Self::Shadow => Some(OnFailure::Admit),
             Self::Call => Some(OnFailure::Refuse),
-            Self::AdmittedByFallback | Self::RefusedByFallback | Self::ShadowOfFallback => None,
+            Self::AdmittedByFallback | Self::RefusedByFallback | Self::Shadow => None,
         }
     }
 }

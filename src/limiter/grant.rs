@@ -161,13 +161,6 @@ impl<L> Grant<L> {
         }
     }
 
-    /// Sets the mark of a limiter that records the resets of its store.
-    #[inline(always)]
-    pub(super) const fn with_mark(mut self, mark: ResetMark) -> Self {
-        self.mark = mark;
-        self
-    }
-
     /// The grant of a demand with these readings: one, or two for a limit in shards.
     pub(super) fn new(demand: Demand<L>, readings: &[Reading], at: Timestamp) -> Self {
         let Demand { limit, key, explicit_cost, shards, asked_at, .. } = demand;
@@ -370,12 +363,20 @@ impl Grant {
         &self.limit
     }
 
+    /// The limit that has its tokens last. Of equals, the first.
+    pub(crate) fn slowest<'g>(
+        grants: impl DoubleEndedIterator<Item = &'g Self>,
+    ) -> Option<&'g Arc<Limit>> {
+        grants.rev().max_by_key(|grant| grant.wait()).map(Self::shared_limit)
+    }
+
     /// A demand for more tokens of the shards that have paid.
     pub(crate) fn more(&self, tokens: u64) -> Demand<Arc<Limit>> {
         let mut demand = Demand::new(Arc::clone(&self.limit));
         demand.key = self.key.clone();
         demand.set_cost(tokens);
         demand.shards = self.shards.numbers();
+        demand.is_drawn = true;
         demand
     }
 }

@@ -17,13 +17,33 @@ use super::rate_limited::RateLimited;
 use super::snapshot::Level;
 use crate::algebra::State;
 #[cfg(feature = "memory")]
-use crate::algebra::Verdict;
+use crate::algebra::{Units, Verdict};
 use crate::backend::{Applied, BackendError};
 #[cfg(feature = "memory")]
-use crate::backend::{Memory, Reading, UnknownBucket};
+use crate::backend::{Charge, Key, Memory, Reading, UnknownBucket};
 use crate::clock::Timestamp;
 
-/// Decides about one bucket in memory.
+/// Charges a bucket in memory that is new, or had other numbers than before.
+#[cfg(feature = "memory")]
+#[cold]
+#[inline(never)]
+pub(crate) fn charge_unknown(
+    limiter: &RateLimiter,
+    unknown: UnknownBucket<'_>,
+    (limit, key, units): (&Limit, &Key, Units),
+) -> Applied {
+    let has_changed = unknown.has_other_quota();
+    let charge = Charge::take(limit.bucket_of(key), limit.bucket(), units);
+    let applied = unknown.charge(&charge);
+    // Numbers that were replaced are meant to differ.
+    if has_changed && !applied.has_kept() && limiter.replacements().is_empty() {
+        limiter.uses().note_conversion(limit, key, applied.now());
+    }
+    applied
+}
+
+/// Decides a call on one bucket in memory: the twin of [`ask`](RateLimiter::ask) that most calls take.
+/// The store never fails, and there is nobody to tell.
 // A function of its own, not inlined: its arguments are in registers, and it writes its answer to
 // where the poll returns it. So little code is inlined where users write the call, and the answer
 // is not copied.
@@ -34,17 +54,16 @@ pub(super) fn decide<'l>(
     memory: &Memory,
     demand: &mut Demand<&'l Limit>,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
-    let charge = match demand.charge(Mode::Take, Mode::Take) {
-        Ok(charge) => charge,
+    let units = match demand.units(Mode::Take) {
+        Ok(units) => units,
         Err(error) => return Poll::Ready(Err(limiter.denied(error))),
     };
-    match memory.charge(&charge) {
+    match memory.charge(&demand.charge_of(units, Mode::Take)) {
         Ok((at, reading)) => answer(limiter, demand, at, reading),
-        Err(unknown) => decide_unknown(limiter, unknown, demand),
+        Err(unknown) => decide_unknown(limiter, unknown, demand, units),
     }
 }
 
-/// As [`decide`], for a bucket that is new or has other numbers than before.
 #[cfg(feature = "memory")]
 #[cold]
 #[inline(never)]
@@ -52,17 +71,12 @@ fn decide_unknown<'l>(
     limiter: &'l RateLimiter,
     unknown: UnknownBucket<'_>,
     demand: &mut Demand<&'l Limit>,
+    units: Units,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
-    let has_changed = unknown.has_other_quota();
-    let applied = unknown.charge(&demand.charge(Mode::Take, Mode::Take)?);
-    let at = applied.now();
-    // Numbers that were replaced are meant to differ.
-    if has_changed && !applied.has_kept() && limiter.replacements().is_empty() {
-        limiter.uses().note_conversion(demand.limit, &demand.key, at);
-    }
+    let applied = charge_unknown(limiter, unknown, (demand.limit, &demand.key, units));
     match applied.readings() {
         [reading] if reading.verdict() == Verdict::Admitted => {
-            answer(limiter, demand, at, *reading)
+            answer(limiter, demand, applied.now(), *reading)
         }
         _ => Poll::Ready(Err(refused_by(limiter, demand, &applied))),
     }
@@ -95,7 +109,7 @@ pub(super) fn refused_by(
     applied: &Applied,
 ) -> RateLimited {
     let Some(reading) = applied.readings().first() else {
-        return limiter.failed(demand.limit, BackendError::incomplete());
+        return limiter.unavailable(demand.limit, BackendError::incomplete());
     };
     let (at, state, wait) = (applied.now(), reading.state(), reading.wait());
     let refused = refused_one(limiter, demand, at, state, wait);

@@ -146,14 +146,16 @@
 //!
 //! # Design
 //!
-//! A call names limits, keys and costs: a list of `Demand`. The engine submits them to the store.
-//! It makes a `CompleteAnswer` of what the store says, and only that makes grants, refusals and
-//! levels. The layers of the middleware use the same engine. One bucket in memory is decided
-//! without a list.
+//! A call names limits, keys and costs: a list of `Demand`. Whoever has such a list, a call, a
+//! reservation, a layer, a shadow, asks `decide` for a `Decided` and matches it. There, and nowhere
+//! else, the store is asked, observers are told, and a store that fails is counted and its policy
+//! applied. Only a `CompleteAnswer` makes grants, refusals and levels. One bucket in memory is decided
+//! without a list, by the twin in `lone_bucket`.
 
 mod calls;
 mod complete_answer;
 mod debtors;
+mod decide;
 mod defaults;
 mod demand;
 mod detached;
@@ -188,7 +190,6 @@ mod serde;
 mod settle;
 mod shared_resets;
 mod snapshot;
-mod special_call;
 mod store;
 mod too_large;
 mod wait;
@@ -230,18 +231,17 @@ pub use self::events::{
 // For the rooms above.
 
 pub(crate) use self::complete_answer::CompleteAnswer;
+pub(crate) use self::decide::{Asked, Asking, Decided, Place, Refused};
 pub(crate) use self::defaults::Speech;
 #[cfg(feature = "memory")]
 pub(crate) use self::demand::units_of;
 pub(crate) use self::demand::{Demand, Mode};
 pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::events::{QueueStay, Report};
-pub(crate) use self::failure_log::Undecided;
 pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUser;
 #[cfg(feature = "memory")]
-pub(crate) use self::line::LineSlot;
-pub(crate) use self::queue::{HeldSlot, PendingReservation};
+pub(crate) use self::lone_bucket::charge_unknown;
 pub(crate) use self::random::Random;
 pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot, UsedTurn};
 pub(crate) use self::settle::Settlement;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Limit;
+use super::detached::BoxedAnswer;
 use super::engine::RateLimiter;
 use super::events::{Observer, Observers, tell_answer, tell_failure, tell_recovery};
 use super::failure_log::Undecided;
 use crate::algebra::Verdict;
-use crate::backend::{Answer, Applied, BackendError};
+use crate::backend::{Applied, BackendError};
 
 impl RateLimiter {
     /// Adds an observer, which is told what this handle and its later clones decide.
@@ -71,14 +72,11 @@ impl RateLimiter {
         self.defaults().observers.as_ref()
     }
 
-    /// The same answer, timed for the observers if it has to be awaited.
-    pub(crate) fn timed<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
-        let (answer, observers) = match (answer, self.observers()) {
-            (Answer::Pending(answer), Some(observers)) => (answer, Arc::clone(observers)),
-            (answer, _) => return answer,
-        };
+    /// The same answer, timed for the observers.
+    pub(super) fn timed<T: Send + 'static>(&self, answer: BoxedAnswer<T>) -> BoxedAnswer<T> {
+        let Some(observers) = self.observers().map(Arc::clone) else { return answer };
         let asked = Instant::now();
-        Answer::pending(async move {
+        Box::pin(async move {
             let answer = answer.await;
             tell_answer(&observers, asked.elapsed(), answer.as_ref().err());
             answer
@@ -87,19 +85,19 @@ impl RateLimiter {
 
     /// The store did not decide, or did not carry out a call. It is logged once for its cause.
     #[cold]
-    pub(crate) fn store_failed(&self, limit: &Limit, error: &BackendError, call: Undecided) {
+    pub(super) fn store_failed(&self, limit: &Limit, error: &BackendError, call: Undecided) {
         let standing = self.failures().record(limit, error, call);
         if let Some(observers) = self.observers() {
             tell_failure(observers, limit, error, call.on_failure(), standing);
         }
     }
 
-    /// The store has answered a request, or a fallback in its place. Called once the answer is known
-    /// to be [complete](super::complete_answer::is_complete): of any other, no request is admitted.
+    /// The store has answered, or a fallback in its place. Called once the answer is known to be
+    /// [complete](super::complete_answer::is_complete): of any other, no request is admitted.
     #[inline]
-    pub(crate) fn store_answered(&self, limit: &Limit, applied: &Applied) {
+    pub(super) fn store_answered(&self, limit: &Limit, applied: &Applied, is_shadow: bool) {
         match applied.outage() {
-            Some(error) => self.fell_back(limit, error, applied.verdict()),
+            Some(error) => self.fell_back(limit, error, applied.verdict(), is_shadow),
             // It has taken tokens, so it works. A refusal proves less: a store that is full, or a
             // replica, alternates between refusals and failures.
             None if self.failures().lasts() && applied.verdict() != Verdict::Refused => {
@@ -109,17 +107,10 @@ impl RateLimiter {
         }
     }
 
-    /// The store has answered a shadow, or a fallback in its place.
-    pub(crate) fn store_answered_shadow(&self, limit: &Limit, applied: &Applied) {
-        match applied.outage() {
-            Some(error) => self.store_failed(limit, error, Undecided::ShadowOfFallback),
-            None => self.store_answered(limit, applied),
-        }
-    }
-
     #[cold]
-    fn fell_back(&self, limit: &Limit, error: &BackendError, verdict: Verdict) {
+    fn fell_back(&self, limit: &Limit, error: &BackendError, verdict: Verdict, is_shadow: bool) {
         let call = match verdict {
+            _ if is_shadow => Undecided::Shadow,
             Verdict::Refused => Undecided::RefusedByFallback,
             Verdict::Admitted | Verdict::Reserved => Undecided::AdmittedByFallback,
         };

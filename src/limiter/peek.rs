@@ -217,9 +217,9 @@ impl Future for PeekCall<'_> {
             // The states of the buckets are enough: `read` works out whether the cost fits.
             let look = |id| Charge::look(id, limit.bucket(), 0);
             let looks: SmallVec<[Charge<'_>; 1]> = limit.shards(key).map(look).collect();
-            Ok::<_, RateLimited>(limiter.backend().apply(&looks))
+            limiter.backend().apply(&looks)
         };
-        let answer = ready!(progress.poll(cx, submit))?;
+        let answer = ready!(progress.poll(cx, submit));
         let snapshot = answer.and_then(|applied| read(limit, *cost, &applied));
         Poll::Ready(match snapshot {
             Ok(snapshot) => Ok(snapshot.with_speech(limiter.speech())),
@@ -266,9 +266,9 @@ impl Future for ResetCall<'_> {
         }
         let submit = || {
             let ids: SmallVec<[BucketId<'_>; 1]> = limit.shards(key).collect();
-            Ok::<_, RateLimited>(limiter.forget(&ids))
+            limiter.forget(&ids)
         };
-        let answer = ready!(progress.poll(cx, submit))?;
+        let answer = ready!(progress.poll(cx, submit));
         Poll::Ready(answer.map_err(|error| limiter.call_failed(limit, error)))
     }
 }

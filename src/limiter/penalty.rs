@@ -232,12 +232,12 @@ impl<'l> BucketChange<'l> {
             let changes: SmallVec<[Adjustment<'_>; 2]> =
                 limit.shards(key).map(|id| change(limit, id)).collect();
             let answer = limiter.backend().adjust(&changes);
-            Ok::<_, RateLimited>(match limiter.watch_debts(&changes, answer) {
+            match limiter.watch_debts(&changes, answer) {
                 ready @ Answer::Ready(_) => ready,
                 pending => Answer::Pending(Box::pin(DetachOnDrop::new(pending))),
-            })
+            }
         };
-        let answer = ready!(progress.poll(cx, submit))?;
+        let answer = ready!(progress.poll(cx, submit));
         let snapshot = answer.and_then(|changed| read(limit, &changed));
         Poll::Ready(match snapshot {
             Ok(snapshot) => Ok(snapshot.with_speech(limiter.speech())),

@@ -13,26 +13,28 @@ pub(super) enum Progress<T> {
 }
 
 impl<T> Progress<T> {
-    /// Asks the store at the first poll, and waits for its answer.
-    #[inline(always)]
-    pub(super) fn poll<E>(
-        &mut self,
-        cx: &mut Context<'_>,
-        submit: impl FnOnce() -> Result<Answer<T>, E>,
-    ) -> Poll<Result<Result<T, BackendError>, E>> {
-        if let Self::New = self {
-            *self = Self::Done;
-            match submit() {
-                Ok(Answer::Ready(answer)) => return Poll::Ready(Ok(answer)),
-                Ok(Answer::Pending(future)) => *self = Self::Pending(future),
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
-        // A future that has completed stays pending.
+    /// Waits for the answer. A call that was answered stays pending, as one that was not asked.
+    pub(super) fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, BackendError>> {
         let Self::Pending(future) = self else { return Poll::Pending };
         let answer = ready!(future.as_mut().poll(cx));
         *self = Self::Done;
-        Poll::Ready(Ok(answer))
+        Poll::Ready(answer)
+    }
+
+    /// Asks the store at the first poll, and waits for its answer.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        ask: impl FnOnce() -> Answer<T>,
+    ) -> Poll<Result<T, BackendError>> {
+        if let Self::New = self {
+            *self = Self::Done;
+            match ask() {
+                Answer::Ready(answer) => return Poll::Ready(answer),
+                Answer::Pending(future) => *self = Self::Pending(future),
+            }
+        }
+        self.poll_answer(cx)
     }
 
     /// Drops a pending answer, since the call has changed. A call that was answered stays answered.

@@ -10,11 +10,11 @@ use pin_project_lite::pin_project;
 use smallvec::SmallVec;
 
 use super::Limit;
-use super::complete_answer::CompleteAnswer;
+use super::decide::{Asking, Decided};
 use super::demand::Demand;
 use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
-use super::events::{DecisionSource, Outcome, QueueStay, Report};
+use super::events::QueueStay;
 use super::grant::Grant;
 use super::permit::Permit;
 use super::queue::StoreEvent;
@@ -22,8 +22,8 @@ use super::rate_limited::RateLimited;
 use super::reserved_slot::ReservedSlot;
 use super::snapshot::Snapshot;
 use super::wait::Wait;
-use crate::algebra::Verdict;
-use crate::backend::{Adjustment, Applied, BackendError, Origin};
+use super::with_defaults::FreeGrants;
+use crate::backend::{Adjustment, BackendError, Origin};
 use crate::clock::Timestamp;
 
 /// Leave to run the work at a known instant; made by [`reserve`](super::LimitCall::reserve).
@@ -78,64 +78,65 @@ struct ReservationInner {
     stay: Option<QueueStay>,
 }
 
-impl Reservation {
-    /// Makes a reservation or a refusal of the answer of a store to these demands, one or more.
-    ///
-    /// # Errors
-    ///
-    /// If the answer is not complete. A refusal is the inner error.
-    pub(super) fn from_answer(
-        limiter: RateLimiter,
-        demands: Vec<Demand<Arc<Limit>>>,
-        applied: Applied,
-        max_wait: Duration,
-        jitter: Duration,
-        hold: impl FnOnce(&RateLimiter, &[&Grant], Timestamp, Duration) -> Option<ReservedSlot>,
-    ) -> Result<Result<Self, RateLimited>, BackendError> {
-        let outcome = CompleteAnswer::new(&demands, applied)?;
-        let (verdict, wait, made) = (outcome.verdict(), outcome.wait(), outcome.at());
-        if verdict == Verdict::Refused {
-            let refusal = outcome.refusal(&demands, jitter).ok_or_else(BackendError::incomplete)?;
-            if let Some(observers) = limiter.observers() {
-                let denied = Some(Outcome::Refused);
-                Report::answered(DecisionSource::Handler, &demands, &outcome, denied)
-                    .tell(observers);
+/// What a reservation was asked for.
+pub(super) struct Request {
+    pub(super) limiter: RateLimiter,
+    pub(super) demands: Vec<Demand<Arc<Limit>>>,
+    pub(super) asking: Asking,
+    pub(super) jitter: Duration,
+}
+
+impl Request {
+    /// Makes a reservation of what was decided. `limit` is the first one.
+    pub(super) fn reserve(
+        self,
+        limit: &Limit,
+        decided: Decided,
+    ) -> Result<Reservation, RateLimited> {
+        let Self { limiter, demands, asking, jitter } = self;
+        let (answer, place) = match decided {
+            Decided::Admitted(answer) => (answer, None),
+            Decided::Reserved(answer, place) => (answer, Some(place)),
+            Decided::Refused(refused) => {
+                return Err(refused.error(&limiter, &demands, limit, jitter));
             }
-            return Ok(Err(refusal));
-        }
-        let mut grants = outcome.grants(demands.into_iter());
-        let first = grants.next().ok_or_else(BackendError::incomplete)?;
-        let rest: Vec<_> = grants.collect();
-        let (slot, jitter, stay) = match verdict {
-            Verdict::Reserved => {
-                let all: SmallVec<[&Grant; 4]> = iter::once(&first).chain(&rest).collect();
-                let slot = hold(&limiter, &all, made, wait).ok_or_else(BackendError::incomplete)?;
-                // The jitter is cut where the wait would get too long: a random number must not
-                // decide whether there is a reservation.
-                let jitter = jitter.min(max_wait.saturating_sub(wait));
-                let stay = limiter.observers().map(|observers| {
-                    let slowest = all.iter().rev().max_by_key(|grant| grant.wait());
-                    let limit = slowest.map_or(first.shared_limit(), |grant| grant.shared_limit());
-                    let promised = wait.saturating_add(jitter);
-                    QueueStay::new(observers, limit, DecisionSource::Handler, promised)
-                });
-                (Some(slot), jitter, stay)
+            Decided::TooLarge(error) => return Err(error),
+            Decided::Uncounted => {
+                let FreeGrants { limiter, first, rest, at } =
+                    limiter.grant_uncharged(&demands, limit)?;
+                let grants = HeldGrants { limiter, first, rest, undo_on_drop: None };
+                return Ok(Reservation::at_once(grants, at));
             }
-            _ => (None, Duration::ZERO, None),
+            Decided::Failed(error) => return Err(limiter.unavailable(limit, error)),
         };
-        // Only now: an observer that is slow must not delay the timer of the slot.
-        if let Some(observers) = limiter.observers() {
-            let grants = iter::once(&first).chain(&rest);
-            Report::granted(DecisionSource::Handler, grants).tell(observers);
-        }
-        if let Some(stay) = &stay {
-            stay.join();
-        }
-        // A slot is given up by dropping `slot`. Tokens that were there at once have none, and are
-        // undone.
-        let undo_on_drop = slot.is_none().then(|| limiter.queues().event(made));
-        let grants = HeldGrants { limiter, first, rest, undo_on_drop };
-        Ok(Ok(Self(Box::new(ReservationInner { grants, slot, made, jitter, stay }))))
+        let incomplete = || limiter.unavailable(limit, BackendError::incomplete());
+        let (wait, made) = (answer.wait(), answer.at());
+        let mut grants = answer.grants(demands.iter().cloned());
+        let first = grants.next().ok_or_else(incomplete)?;
+        let rest: Vec<_> = grants.collect();
+        let Some(place) = place else {
+            // Tokens that were there at once have no slot that would be given up, and are undone.
+            let undo_on_drop = Some(limiter.queues().event(made));
+            let grants = HeldGrants { limiter, first, rest, undo_on_drop };
+            return Ok(Reservation::at_once(grants, made));
+        };
+        let all = || iter::once(&first).chain(&rest);
+        let slot = place.hold(&limiter, &answer, all()).ok_or_else(incomplete)?;
+        // The jitter is cut where the wait would get too long: a random number must not decide
+        // whether there is a reservation.
+        let jitter = limiter.random().up_to(jitter).min(asking.max_wait().saturating_sub(wait));
+        let slowest = Grant::slowest(all()).unwrap_or(first.shared_limit());
+        let promised = wait.saturating_add(jitter);
+        let stay = limiter.join(&demands, asking, &answer, slowest, promised);
+        let grants = HeldGrants { limiter, first, rest, undo_on_drop: None };
+        Ok(Reservation(Box::new(ReservationInner { grants, slot: Some(slot), made, jitter, stay })))
+    }
+}
+
+impl Reservation {
+    fn at_once(grants: HeldGrants, made: Timestamp) -> Self {
+        let (slot, jitter, stay) = (None, Duration::ZERO, None);
+        Self(Box::new(ReservationInner { grants, slot, made, jitter, stay }))
     }
 
     /// The instant from which the work may run, jitter included.

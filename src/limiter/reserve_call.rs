@@ -7,23 +7,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::Limit;
-use super::complete_answer::is_complete;
+use super::decide::{Asked, Asking};
 use super::demand::{Demand, Demands, Mode};
 use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
-use super::events::{DecisionSource, Outcome, Report};
-use super::grant::Grant;
-#[cfg(feature = "memory")]
-use super::line::LineSlot;
+use super::events::DecisionSource;
 use super::progress::Progress;
-use super::queue::{HeldSlot, PendingReservation};
 use super::random::nanos;
 use super::rate_limited::RateLimited;
-use super::reservation::Reservation;
-use super::reserved_slot::ReservedSlot;
-use super::with_defaults::FreeDemands;
-use crate::backend::{Answer, BackendError};
-use crate::clock::Timestamp;
+use super::reservation::{Request, Reservation};
+use crate::backend::Answer;
 
 /// A request for tokens that may come later, made by
 /// [`LimitCall::reserve`](super::LimitCall::reserve); await it.
@@ -42,7 +35,7 @@ pub struct ReserveCall<'l> {
     pub(super) max_wait: Duration,
     /// In nanoseconds.
     pub(super) jitter: u64,
-    pub(super) answer: Progress<Result<Result<Reservation, RateLimited>, BackendError>>,
+    pub(super) answer: Progress<Result<Reservation, RateLimited>>,
 }
 
 impl ReserveCall<'_> {
@@ -72,103 +65,41 @@ impl Future for ReserveCall<'_> {
         if let Progress::New = answer {
             demands.update_numbers(limiter.replacements());
         }
-        let submit = || {
+        let limit = demands.limit();
+        let ask = || {
             let mode = Mode::Reserve(*max_wait);
-            let own = |demands: &[Demand<&Limit>]| {
-                demands.iter().map(|one| one.with_limit(Arc::new(one.limit.clone()))).collect()
+            let asking = Asking {
+                mode,
+                longest: mode,
+                ..Asking::take(DecisionSource::Handler, limiter.get_on_failure())
             };
-            if limiter.is_off() {
-                return Ok(Answer::Ready(Ok(uncharged(limiter, demands))));
-            }
-            let (limiter, max_wait) = (RateLimiter::clone(limiter), *max_wait);
-            #[cfg(feature = "memory")]
-            if let Some(memory) = limiter.memory().cloned() {
-                let modes = [mode, mode];
-                let (applied, ticket) =
-                    limiter.reserve(&memory, demands.as_mut_slice(), modes, None)?;
-                let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
-                let owned: Vec<_> = own(demands.as_slice());
-                let hold = |_: &_, grants: &[&Grant], now, wait| {
-                    let grants = grants.iter().copied();
-                    Some(ReservedSlot::Line(LineSlot::new(&memory, ticket?, grants, now, wait)))
-                };
-                let reserved =
-                    Reservation::from_answer(limiter, owned, applied, max_wait, jitter, hold);
-                return Ok(Answer::Ready(Ok(reserved)));
-            }
-            let pending = PendingReservation::new(limiter.queues());
-            let submitted = limiter.timed(limiter.submit(demands.as_mut_slice(), mode, mode)?);
-            let owned: Vec<_> = own(demands.as_slice());
-            let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
-            let reserve = move |applied| {
-                if let Some(first) = owned.first().filter(|_| is_complete(&owned, &applied)) {
-                    limiter.store_answered(first.limit(), &applied);
-                }
-                let hold = |limiter: &RateLimiter, grants: &[&Grant], now: Timestamp, wait| {
-                    let grants = grants.iter().copied();
-                    let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);
-                    Some(ReservedSlot::Slot(Box::new(slot)))
-                };
-                let reserved =
-                    Reservation::from_answer(limiter, owned, applied, max_wait, jitter, hold);
-                drop(pending);
-                reserved
-            };
-            Ok(match submitted.map(reserve) {
-                ready @ Answer::Ready(_) => ready,
+            let asked = limiter.ask(demands.as_mut_slice(), asking);
+            let own = |one: &Demand<&Limit>| one.with_limit(Arc::new(one.limit.clone()));
+            let demands = demands.as_slice().iter().map(own).collect();
+            let jitter = Duration::from_nanos(*jitter);
+            let request = Request { limiter: limiter.clone(), demands, asking, jitter };
+            match asked {
+                Asked::Decided(decided) => Answer::Ready(Ok(request.reserve(limit, decided))),
                 // The answer is awaited even if the call is dropped, since what it reserved has to
                 // be given up then.
-                pending => Answer::Pending(Box::pin(DetachOnDrop::new(pending))),
-            })
-        };
-        // What the store has decided was told when its answer was read.
-        let reserved = match ready!(answer.poll(cx, submit)).map(Result::flatten) {
-            Ok(Ok(reserved)) => reserved,
-            Ok(Err(error)) if limiter.admits_in_spite_of(demands, &error) => {
-                tell(limiter, Report::alike(HANDLER, demands.limits(), Outcome::Uncounted));
-                uncharged(limiter, demands)
-                    .unwrap_or_else(|error| Err(limiter.failed(demands.limit(), error)))
-            }
-            Ok(Err(error)) => {
-                tell(limiter, Report::alike(HANDLER, demands.limits(), Outcome::Unavailable));
-                Err(limiter.failed(demands.limit(), error))
-            }
-            Err(too_large) => {
-                tell(limiter, Report::failed(HANDLER, demands.limits(), &too_large));
-                Err(limiter.denied(too_large))
+                Asked::Pending(pending) => {
+                    let limit = limit.clone();
+                    let reserved = Answer::pending(async move {
+                        let decided = pending.decide(&request.limiter, &request.demands).await;
+                        Ok(request.reserve(&limit, decided))
+                    });
+                    Answer::Pending(Box::pin(DetachOnDrop::new(reserved)))
+                }
             }
         };
-        Poll::Ready(reserved.map_err(|error| error.with_speech(limiter.speech())))
+        let reserved = ready!(answer.poll(cx, ask));
+        Poll::Ready(reserved.unwrap_or_else(|error| Err(limiter.unavailable(limit, error))))
     }
 }
 
 impl fmt::Debug for ReserveCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         debug("ReserveCall", &self.demands, &self.answer, f)
-    }
-}
-
-const HANDLER: DecisionSource = DecisionSource::Handler;
-
-#[cold]
-fn tell(limiter: &RateLimiter, report: Report<'_>) {
-    if let Some(observers) = limiter.observers() {
-        report.tell(observers);
-    }
-}
-
-/// A reservation for now that has taken nothing.
-#[cold]
-fn uncharged(
-    limiter: &RateLimiter,
-    demands: &Demands<'_>,
-) -> Result<Result<Reservation, RateLimited>, BackendError> {
-    match limiter.decide_uncharged(demands) {
-        Ok(FreeDemands { limiter, demands, applied }) => {
-            let (wait, jitter) = (Duration::ZERO, Duration::ZERO);
-            Reservation::from_answer(limiter, demands, applied, wait, jitter, |_, _, _, _| None)
-        }
-        Err(error) => Ok(Err(error)),
     }
 }
 

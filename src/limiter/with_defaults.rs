@@ -1,16 +1,18 @@
 //! Handles with other defaults, and what these do for calls.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use super::Limit;
 use super::complete_answer::CompleteAnswer;
 use super::defaults::Speech;
-use super::demand::{Demand, Demands, Mode};
+use super::demand::{Demand, Mode};
 use super::engine::RateLimiter;
 use super::failure_log::Undecided;
-use super::permit::Permit;
+use super::grant::Grant;
 use super::rate_limited::RateLimited;
-use crate::backend::{Answer, Applied, BackendError, OnFailure};
+use crate::backend::{Answer, BackendError, OnFailure};
+use crate::clock::Timestamp;
 
 /// Defaults for the calls and the layers of a limiter.
 ///
@@ -131,10 +133,9 @@ impl RateLimiter {
         &self.defaults().speech
     }
 
-    /// The error of a call that the store did not decide. It is logged once for its cause.
+    /// The error of a call that the store did not decide.
     #[cold]
-    pub(crate) fn failed(&self, limit: &Limit, error: BackendError) -> RateLimited {
-        self.store_failed(limit, &error, Undecided::Request(OnFailure::Refuse));
+    pub(crate) fn unavailable(&self, limit: &Limit, error: BackendError) -> RateLimited {
         RateLimited::unavailable(limit, error).with_speech(self.speech())
     }
 
@@ -158,82 +159,48 @@ impl RateLimiter {
     #[cold]
     pub(super) fn call_failed(&self, limit: &Limit, error: BackendError) -> RateLimited {
         self.store_failed(limit, &error, Undecided::Call);
-        RateLimited::unavailable(limit, error).with_speech(self.speech())
+        self.unavailable(limit, error)
     }
 
-    /// Whether a call that the store did not decide is admitted all the same. If so, the failure is
-    /// logged.
-    #[cold]
-    pub(super) fn admits_in_spite_of(&self, demands: &Demands<'_>, error: &BackendError) -> bool {
-        let limits = demands.as_slice().iter().map(|demand| demand.limit);
-        let admits = Self::passes(error, limits, self.defaults().on_failure);
-        if admits {
-            self.store_failed(demands.limit(), error, Undecided::Request(OnFailure::Admit));
-        }
-        admits
-    }
-
-    /// The answer to a call that the store did not decide.
-    #[cold]
-    pub(super) fn permit_in_failure(
-        &self,
-        demands: &Demands<'_>,
-        error: BackendError,
-    ) -> Result<Permit<'static>, RateLimited> {
-        match self.admits_in_spite_of(demands, &error) {
-            true => self.permit_uncharged(demands),
-            false => Err(self.failed(demands.limit(), error)),
-        }
-    }
-
-    /// A permit that has taken nothing.
-    #[cold]
-    pub(super) fn permit_uncharged(
-        &self,
-        demands: &Demands<'_>,
-    ) -> Result<Permit<'static>, RateLimited> {
-        let FreeDemands { limiter, demands: owned, applied } = self.decide_uncharged(demands)?;
-        let incomplete = || self.failed(demands.limit(), BackendError::incomplete());
-        let outcome = CompleteAnswer::new(&owned, applied).map_err(|_| incomplete())?;
-        let mut grants = outcome.grants(owned.into_iter());
-        let first = grants.next().ok_or_else(incomplete)?;
-        let rest = grants.collect();
-        Ok(Permit::from_grants(limiter, first, rest, outcome.at()))
-    }
-
-    /// Decides these demands without charging them: all limits are full, and nothing is stored.
+    /// What these demands are granted without a charge: all limits are full, and nothing is stored.
     ///
     /// # Errors
     ///
     /// None: the store that keeps nothing answers at once.
     #[cold]
-    pub(super) fn decide_uncharged(
+    pub(super) fn grant_uncharged<L: Borrow<Limit>>(
         &self,
-        demands: &Demands<'_>,
-    ) -> Result<FreeDemands, RateLimited> {
+        demands: &[Demand<L>],
+        limit: &Limit,
+    ) -> Result<FreeGrants, RateLimited> {
         let off = self.switched_off();
-        let free = |demand: &Demand<&Limit>| {
-            let mut free = demand.with_limit(Arc::new(demand.limit.clone()));
+        let free = |demand: &Demand<L>| {
+            let mut free = demand.with_limit(Arc::new(demand.limit().clone()));
             free.set_cost(0);
             free.draw_shards(off.random());
             free
         };
-        let owned: Vec<_> = demands.as_slice().iter().map(free).collect();
+        let owned: Vec<_> = demands.iter().map(free).collect();
         // Without a look whether the cost fits: nothing does where a quota grants nothing.
         let charges: Vec<_> = owned.iter().map(|demand| demand.charge_of(0, Mode::Take)).collect();
-        match off.backend().apply(&charges) {
-            Answer::Ready(Ok(applied)) => {
-                drop(charges);
-                Ok(FreeDemands { limiter: off, demands: owned, applied })
-            }
-            _ => Err(RateLimited::unavailable(demands.limit(), BackendError::incomplete())),
-        }
+        let Answer::Ready(answer) = off.backend().apply(&charges) else {
+            return Err(self.unavailable(limit, BackendError::incomplete()));
+        };
+        drop(charges);
+        let unavailable = |error| self.unavailable(limit, error);
+        let answer = answer.and_then(|applied| CompleteAnswer::new(&owned, applied));
+        let answer = answer.map_err(unavailable)?;
+        let mut grants = answer.grants(owned.into_iter());
+        let first = grants.next().ok_or_else(|| unavailable(BackendError::incomplete()))?;
+        let rest = grants.collect();
+        Ok(FreeGrants { limiter: off, first, rest, at: answer.at() })
     }
 }
 
-/// Demands without a cost, and what the limiter that is switched off has answered.
-pub(super) struct FreeDemands {
+/// Grants that have cost nothing, and the limiter that is switched off, which they are settled by.
+pub(super) struct FreeGrants {
     pub(super) limiter: RateLimiter,
-    pub(super) demands: Vec<Demand<Arc<Limit>>>,
-    pub(super) applied: Applied,
+    pub(super) first: Grant,
+    pub(super) rest: Vec<Grant>,
+    pub(super) at: Timestamp,
 }

@@ -12,6 +12,7 @@ use super::ledger::RequestLedger;
 use super::missing_key::NoKey;
 use super::on_response::OnResponse;
 use super::planned_rule::RuleLimit;
+use super::shadow::Shadow;
 use super::waiter_counter::WaiterGuard;
 use crate::backend::BackendError;
 use crate::fields::OutageHint;
@@ -75,6 +76,8 @@ pub(super) struct QueuedSlot {
     pub(super) guard: WaiterGuard,
     pub(super) jitter: Duration,
     pub(super) ledger: Option<Arc<RequestLedger>>,
+    /// Charged at its turn.
+    pub(super) shadows: Vec<Shadow>,
     /// If the limiter has observers.
     pub(super) stay: Option<QueueStay>,
 }
@@ -88,15 +91,6 @@ impl Action<'_> {
     pub(super) fn unavailable(error: &BackendError) -> Self {
         let after = error.retry_after().unwrap_or(OutageHint::SOON.after);
         Self::Reject(Rejection::Status(StatusCode::SERVICE_UNAVAILABLE, after))
-    }
-
-    /// The ledger of a request that is not rejected.
-    pub(super) fn ledger(&self) -> Option<&RequestLedger> {
-        match self {
-            Self::Run(on_response) => on_response.ledger(),
-            Self::Queue(slot) => slot.ledger.as_deref(),
-            Self::Reject(_) => None,
-        }
     }
 }
 

@@ -131,8 +131,9 @@ impl Admission {
     /// # Errors
     ///
     /// If the tokens are not left or the cost can never fit: then no layer takes anything. If a store
-    /// fails: then what it has taken may stay taken. As a response, a refusal is 429 with
-    /// `Retry-After`.
+    /// fails: then what it has taken may stay taken. In an outage that
+    /// [`OnFailure::Admit`](super::OnFailure::Admit) covers, it is `Ok`, and nothing is charged. As a
+    /// response, a refusal is 429 with `Retry-After`.
     ///
     /// # Cancel safety
     ///

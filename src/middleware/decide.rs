@@ -1,5 +1,5 @@
-//! Decides about a request: collects what its rules demand, submits that to the store, and turns
-//! the answer into an action.
+//! Decides about a request: collects what its rules demand, asks the limiter for it, and turns the
+//! decision into an action.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,25 +10,19 @@ use super::action::{
     Action, EventualAction, QueuedSlot, Refusal, Rejection, RenderedAction, RuleDemands, to_static,
 };
 use super::advertise::{field_set, on_lone_response};
-use super::audience::{answered, join, limits, tell, tell_uncharged};
 use super::ledger::RequestLedger;
-use super::on_response::OnResponse;
+use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
-use super::planned_rule::RuleLimit;
+use super::planned_rule::{PlannedRule, RuleLimit};
 use super::queue::{Queue, QueueRefusal};
 use super::reject::{TOO_MANY, render};
 use super::shadow;
 use super::waiter_counter::KeyHashes;
-use crate::algebra::Verdict;
-use crate::backend::{Answer, Applied, BackendError};
-use crate::clock::Timestamp;
+use crate::backend::{Answer, BackendError};
 use crate::key::Head;
-#[cfg(feature = "memory")]
-use crate::limiter::LineSlot;
-use crate::limiter::OnFailure;
 use crate::limiter::{
-    CompleteAnswer, DecisionSource, Demand, DetachOnDrop, Grant, HeldSlot, Mode, Outcome,
-    PendingReservation, RateLimited, RateLimiter, Report, ReservedSlot, Undecided,
+    Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, DetachOnDrop, Grant, Mode,
+    Outcome, Place, Refused, Report,
 };
 
 /// Decides about a request.
@@ -45,7 +39,7 @@ pub(super) fn decide_one(
     demand: Result<Option<Demand<RuleLimit<'_>>>, super::missing_key::NoKey>,
 ) -> RenderedAction {
     let action = match demand {
-        Ok(Some(demand)) => submit::<false>(plan, RuleDemands::from_buf([demand])),
+        Ok(Some(demand)) => ask(plan, RuleDemands::from_buf([demand])),
         Ok(None) => EventualAction::Ready(run_uncharged(plan)),
         Err(no_key) => EventualAction::Ready(Action::Reject(Rejection::NoKey(no_key))),
     };
@@ -68,26 +62,9 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
     if plan.watch.is_on() {
         plan.watch_request();
     }
-    if plan.limiter.is_plain() {
-        decide_rules::<false>(plan, head)
-    } else {
-        decide_specially(plan, head)
-    }
-}
-
-/// Decides for a limiter that is switched off or has observers.
-#[cold]
-fn decide_specially<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
     if plan.limiter.is_off() {
         return EventualAction::Ready(run_uncharged(plan));
     }
-    decide_rules::<true>(plan, head)
-}
-
-fn decide_rules<'p, const IS_OBSERVED: bool>(
-    plan: &'p Arc<Plan>,
-    head: &Head<'_>,
-) -> EventualAction<'p> {
     let (mut demands, mut shadows) = (RuleDemands::new(), Vec::new());
     for (position, planned) in plan.iter().enumerate() {
         if !planned.applies_to(head, || plan.limiter.random().next()) {
@@ -96,106 +73,89 @@ fn decide_rules<'p, const IS_OBSERVED: bool>(
         match planned.demand(&plan.limiter, head, position) {
             Ok(Some(demand)) if planned.enforces(&demand) => demands.push(demand),
             Ok(Some(demand)) => shadows.push(demand.with_limit(demand.limit.to_static())),
-            Ok(None) => tell_uncharged::<IS_OBSERVED>(plan, planned, Outcome::Exempt),
+            Ok(None) => tell_unasked(plan, planned, Outcome::Exempt),
             // The key decides whether the rule is enforced. A client must not get out of a partly
             // enforced rule by a missing or malformed key, so such a request is always rejected.
             Err(no_key) if planned.rule.is_enforced_on_some() => {
-                tell_uncharged::<IS_OBSERVED>(plan, planned, Outcome::NoKey);
+                tell_unasked(plan, planned, Outcome::NoKey);
                 return EventualAction::Ready(Action::Reject(Rejection::NoKey(no_key)));
             }
-            Err(_) => tell_uncharged::<IS_OBSERVED>(plan, planned, Outcome::NoKey),
+            Err(_) => tell_unasked(plan, planned, Outcome::NoKey),
         }
     }
     let action = match demands.is_empty() {
         true => EventualAction::Ready(run_uncharged(plan)),
-        false => submit::<IS_OBSERVED>(plan, demands),
+        false => ask(plan, demands),
     };
     if shadows.is_empty() { action } else { shadow::charge_after(plan, action, shadows) }
 }
 
-/// Submits the demands to the store, and reads the answer, now or later.
-fn submit<'p, const IS_OBSERVED: bool>(
-    plan: &'p Arc<Plan>,
-    mut demands: RuleDemands<'p>,
-) -> EventualAction<'p> {
-    let submission = Submission::new(plan, &demands);
-    #[cfg(feature = "memory")]
-    if let (Some(memory), Mode::Reserve(_)) = (plan.limiter.memory(), submission.mode) {
-        let (modes, queues) = ([submission.mode, submission.longest], plan.limiter.queues());
-        return EventualAction::Ready(
-            // Decides and joins the lines in one step, under the locks of the buckets. So no
-            // request that comes later gets in between, and nothing is pending that a dropped
-            // request could leave.
-            match plan.limiter.reserve(memory, &mut demands, modes, Some(queues)) {
-                Ok((applied, ticket)) => {
-                    let book = |grants: &[Grant], now, wait| {
-                        Some(ReservedSlot::Line(LineSlot::new(
-                            memory,
-                            ticket?,
-                            grants.iter(),
-                            now,
-                            wait,
-                        )))
-                    };
-                    read_answer::<IS_OBSERVED>(plan, submission, demands, Ok(applied), book)
-                }
-                Err(error) => refuse_unasked::<IS_OBSERVED>(plan, &demands, error),
-            },
-        );
-    }
-    let reserves = matches!(submission.mode, Mode::Reserve(_));
-    // Before the store is asked: until the answer is read, a slot of another request may have to
-    // wait for what becomes of this one.
-    let under_way = reserves.then(|| PendingReservation::new(plan.limiter.queues()));
-    match plan.limiter.submit(&mut demands, submission.mode, submission.longest) {
-        Ok(Answer::Ready(answer)) => {
-            let book = slot_booking(plan);
-            EventualAction::Ready(read_answer::<IS_OBSERVED>(
-                plan, submission, demands, answer, book,
-            ))
-        }
-        Ok(Answer::Pending(answer)) => {
-            // In all other cases the tokens of a request that is dropped here stay taken anyway,
-            // and no task has to wait for the answer.
-            let gives_back = reserves || plan.settings.refunds_dropped;
-            let answer = Answer::Pending(answer);
-            let answer = if IS_OBSERVED { plan.limiter.timed(answer) } else { answer };
-            let (plan, demands) = (Arc::clone(plan), to_static(&demands));
-            let reading = async move {
-                let answer = answer.wait().await;
-                let book = slot_booking(&plan);
-                let action = read_answer::<IS_OBSERVED>(&plan, submission, demands, answer, book);
-                // After the slot is held, so that it is one or the other at any time.
-                drop(under_way);
-                action
-            };
-            match gives_back {
-                false => EventualAction::Pending(Box::pin(reading)),
-                // Completes even if the client disconnects meanwhile. The store may have taken
-                // tokens for the request by then; dropping the action returns them.
-                true => {
-                    let reading = Answer::pending(async move { Ok(reading.await) });
-                    let detached = DetachOnDrop::new(reading);
-                    EventualAction::Pending(Box::pin(async move {
-                        // `reading` never fails.
-                        detached.await.unwrap_or_else(|_| Action::reject(UNAVAILABLE))
-                    }))
-                }
-            }
-        }
-        Err(error) => EventualAction::Ready(refuse_unasked::<IS_OBSERVED>(plan, &demands, error)),
+/// Tells the observers of a request that a rule does not charge.
+fn tell_unasked(plan: &Plan, planned: &PlannedRule, outcome: Outcome) {
+    if let Some(observers) = plan.limiter.observers() {
+        let is_enforced = planned.rule.is_enforced_on_some();
+        let source = if is_enforced { DecisionSource::Layer } else { DecisionSource::Shadow };
+        Report::unasked(source, &planned.rule.limit, outcome).tell(observers);
     }
 }
 
-/// How the demands of a request are submitted, and how it is answered if they are refused.
+/// Asks the store, and makes an action of its answer, now or later.
+fn ask<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualAction<'p> {
+    let submission = Submission::new(plan, &demands);
+    let pending = match plan.limiter.ask(&mut demands, submission.asking) {
+        Asked::Decided(decided) => {
+            return EventualAction::Ready(act(plan, submission, demands, decided));
+        }
+        Asked::Pending(pending) => pending,
+    };
+    // In all other cases the tokens of a request that is dropped here stay taken anyway, and no task
+    // has to wait for the answer.
+    let gives_back =
+        matches!(submission.asking.mode, Mode::Reserve(_)) || plan.settings.refunds_dropped;
+    let (plan, demands) = (Arc::clone(plan), to_static(&demands));
+    let acting = async move {
+        let decided = pending.decide(&plan.limiter, &demands).await;
+        act(&plan, submission, demands, decided)
+    };
+    EventualAction::Pending(match gives_back {
+        false => Box::pin(acting),
+        // Completes even if the client disconnects meanwhile. The store may have taken tokens for
+        // the request by then; dropping the action returns them.
+        true => {
+            let acting = Answer::pending(async move { Ok(acting.await) });
+            let detached = DetachOnDrop::new(acting);
+            // `acting` never fails.
+            Box::pin(async move { detached.await.unwrap_or_else(|_| Action::reject(UNAVAILABLE)) })
+        }
+    })
+}
+
+/// What becomes of a request by what was decided about it.
+fn act<'p>(
+    plan: &Arc<Plan>,
+    submission: Submission,
+    demands: RuleDemands<'p>,
+    decided: Decided,
+) -> Action<'p> {
+    match decided {
+        Decided::Admitted(answer) => Action::Run(on_admission(plan, &demands, &answer)),
+        Decided::Reserved(answer, place) => enqueue(plan, submission, demands, answer, place),
+        Decided::Refused(Refused { answer, could_wait }) => {
+            let status = if could_wait { submission.status } else { TOO_MANY };
+            submission.refuse(demands, answer, status)
+        }
+        Decided::TooLarge(error) => Action::Reject(Rejection::Unasked(error)),
+        Decided::Uncounted => run_uncharged(plan),
+        Decided::Failed(error) => Action::unavailable(&error),
+    }
+}
+
+/// What a layer asks for a request, and how it answers.
 #[derive(Clone, Copy)]
 struct Submission {
-    mode: Mode,
-    /// The mode of an empty queue. A cost that an empty queue could grant is not too large, however
-    /// full the queue is now.
-    longest: Mode,
+    asking: Asking,
     queue: Option<Queue>,
-    max_wait: Duration,
+    /// The status of a refusal for want of a place in the queue.
     status: StatusCode,
     jitter: Duration,
 }
@@ -204,9 +164,9 @@ impl Submission {
     fn new(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> Self {
         let (limiter, queue) = (&plan.limiter, plan.settings.queue);
         let jitter = limiter.random().up_to(plan.settings.jitter);
+        let asking = Asking::take(DecisionSource::Layer, plan.settings.on_failure);
         let Some(queue) = queue else {
-            let (mode, max_wait) = (Mode::Take, Duration::ZERO);
-            return Self { mode, longest: mode, queue, max_wait, status: TOO_MANY, jitter };
+            return Self { asking, queue, status: TOO_MANY, jitter };
         };
         // If the queue has no room, the request reserves no slot: it could not keep it.
         // Not counted yet: the store may admit the request at once. `enqueue` counts it.
@@ -222,106 +182,55 @@ impl Submission {
         };
         let mode = if checked.is_ok() { Mode::Reserve(max_wait) } else { Mode::Take };
         let longest = Mode::Reserve(queue.max_wait);
-        Self { mode, longest, queue: Some(queue), max_wait, status, jitter }
+        let asking = Asking { mode, longest, is_drained: true, ..asking };
+        Self { asking, queue: Some(queue), status, jitter }
     }
 
-    fn refuse<'p>(self, demands: RuleDemands<'p>, outcome: CompleteAnswer) -> Action<'p> {
-        let Self { status, jitter, .. } = self;
+    fn refuse<'p>(
+        self,
+        demands: RuleDemands<'p>,
+        outcome: CompleteAnswer,
+        status: StatusCode,
+    ) -> Action<'p> {
+        let jitter = self.jitter;
         Action::Reject(Rejection::Refused(Refusal { demands, outcome, status, jitter }))
     }
 }
 
-/// Turns the answer of the store into an action.
-fn read_answer<'p, const IS_OBSERVED: bool>(
+/// Lets a request wait for its turn, unless the queue has filled up in the meantime.
+fn enqueue<'p>(
     plan: &Arc<Plan>,
     submission: Submission,
     demands: RuleDemands<'p>,
-    answer: Result<Applied, BackendError>,
-    book: impl FnOnce(&[Grant], Timestamp, Duration) -> Option<ReservedSlot>,
+    answer: CompleteAnswer,
+    place: Place,
 ) -> Action<'p> {
-    let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
-    let outcome = match answer.and_then(|applied| CompleteAnswer::new(&demands, applied)) {
-        Ok(outcome) => outcome,
-        Err(error) => return store_failed::<IS_OBSERVED>(plan, &demands, &error),
-    };
-    plan.limiter.store_answered(first, outcome.applied());
-    match outcome.verdict() {
-        Verdict::Admitted => {
-            tell::<IS_OBSERVED>(plan, || answered(&demands, &outcome, None));
-            Action::Run(on_admission(plan, &demands, &outcome))
-        }
-        Verdict::Reserved => match submission.queue {
-            Some(queue) => enqueue::<IS_OBSERVED>(&queue, plan, submission, demands, outcome, book),
-            // The store reserved a slot that was not demanded. The request can neither run nor
-            // count as refused.
-            None => store_failed::<IS_OBSERVED>(plan, &demands, &BackendError::incomplete()),
-        },
-        Verdict::Refused => {
-            // If an empty queue would have refused the request as well, the full queue is not the
-            // reason. Nor is it if a bucket is not counted in the numbers of its limit yet: those
-            // cannot reserve.
-            let longest = submission.longest;
-            let is_full = submission.queue.is_some()
-                && !outcome.applied().has_kept()
-                && outcome
-                    .each(&demands)
-                    .all(|(demand, readings)| demand.could_wait(readings, longest));
-            let status = if is_full { submission.status } else { TOO_MANY };
-            tell::<IS_OBSERVED>(plan, || {
-                // A layer with a queue asks for a place in it, unless that has none.
-                let had_no_place = is_full && matches!(submission.mode, Mode::Take);
-                let denied = if had_no_place { Outcome::QueueFull } else { Outcome::Refused };
-                answered(&demands, &outcome, Some(denied))
-            });
-            Submission { status, ..submission }.refuse(demands, outcome)
-        }
-    }
-}
-
-/// Makes the booking of a slot in a store that other processes use as well.
-fn slot_booking(plan: &Plan) -> impl FnOnce(&[Grant], Timestamp, Duration) -> Option<ReservedSlot> {
-    |grants, now, wait| {
-        let slot = HeldSlot::new(plan.limiter.queues(), grants.iter(), now + wait, now);
-        Some(ReservedSlot::Slot(Box::new(slot)))
-    }
-}
-
-/// Puts a request into the queue, to wait for the slot that was reserved for it.
-fn enqueue<'p, const IS_OBSERVED: bool>(
-    queue: &Queue,
-    plan: &Arc<Plan>,
-    submission: Submission,
-    demands: RuleDemands<'p>,
-    outcome: CompleteAnswer,
-    book: impl FnOnce(&[Grant], Timestamp, Duration) -> Option<ReservedSlot>,
-) -> Action<'p> {
-    let (at, wait) = (outcome.at(), outcome.wait());
+    let (asking, wait) = (submission.asking, answer.wait());
     let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
-    let grants: Vec<_> = outcome.grants(owned).collect();
-    let slowest = grants.iter().max_by_key(|grant| grant.wait()).map(Grant::shared_limit);
-    let (Some(limit), Some(booking)) = (slowest.cloned(), book(&grants, at, wait)) else {
-        return store_failed::<IS_OBSERVED>(plan, &demands, &BackendError::incomplete());
+    let grants: Vec<_> = answer.grants(owned).collect();
+    let booking = place.hold(&plan.limiter, &answer, grants.iter());
+    let (Some(queue), Some(limit), Some(booking)) =
+        (submission.queue, Grant::slowest(grants.iter()).cloned(), booking)
+    else {
+        return Action::unavailable(&BackendError::incomplete());
     };
     // Counted only here: a request that need not wait does not count.
-    let guard = match plan.waiters.add(queue, counted_keys(plan, &demands)) {
+    let guard = match plan.waiters.add(&queue, counted_keys(plan, &demands)) {
         Ok(guard) => guard,
         // Others have taken the places since the check. `booking` is dropped with this scope, and
         // gives up the slot.
         Err(refusal) => {
-            let status = status_of_refusal(queue, refusal);
-            tell::<IS_OBSERVED>(plan, || answered(&demands, &outcome, Some(Outcome::QueueFull)));
-            return Submission { status, ..submission }.refuse(demands, outcome);
+            plan.limiter.tell(&demands, asking, &answer, Some(Outcome::QueueFull));
+            return submission.refuse(demands, answer, status_of_refusal(&queue, refusal));
         }
     };
     // The jitter never pushes a turn beyond the longest wait.
-    let jitter = submission.jitter.min(submission.max_wait.saturating_sub(wait));
-    let ledger = RequestLedger::from_outcome(plan, &demands, &outcome);
-    let stay = if IS_OBSERVED {
-        join(plan, &demands, &outcome, &limit, wait.saturating_add(jitter))
-    } else {
-        None
-    };
-    Action::Queue(Box::new(QueuedSlot { booking, limit, guard, jitter, ledger, stay }))
+    let jitter = submission.jitter.min(asking.max_wait().saturating_sub(wait));
+    let ledger = RequestLedger::from_outcome(plan, &demands, &answer);
+    let promised = wait.saturating_add(jitter);
+    let stay = plan.limiter.join(&demands, asking, &answer, &limit, promised);
+    let shadows = Vec::new();
+    Action::Queue(Box::new(QueuedSlot { booking, limit, guard, jitter, ledger, shadows, stay }))
 }
 
 /// The keys for which the request counts as a waiter.
@@ -355,42 +264,13 @@ pub(super) fn on_admission(
     }
     let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
     let ledger = RequestLedger::from_outcome(plan, demands, outcome);
-    OnResponse::new(plan.restyling.as_ref(), fields, None, ledger)
+    OnResponse::new(plan.restyling.as_ref(), fields, None, RunningLedger(ledger))
 }
 
 /// Runs a request without charging it.
 fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
     let ledger = plan.keeps_ledgers().then(|| Arc::new(RequestLedger::new(plan)));
-    Action::Run(OnResponse::new(plan.restyling.as_ref(), None, None, ledger))
-}
-
-/// The cost is more than the limits could ever grant, or one of them grants nothing.
-#[cold]
-fn refuse_unasked<'p, const IS_OBSERVED: bool>(
-    plan: &Plan,
-    demands: &[Demand<RuleLimit<'_>>],
-    error: RateLimited,
-) -> Action<'p> {
-    tell::<IS_OBSERVED>(plan, || Report::failed(DecisionSource::Layer, limits(demands), &error));
-    Action::Reject(Rejection::Unasked(error))
-}
-
-#[cold]
-fn store_failed<'p, const IS_OBSERVED: bool>(
-    plan: &Arc<Plan>,
-    demands: &[Demand<RuleLimit<'_>>],
-    error: &BackendError,
-) -> Action<'p> {
-    let own = demands.iter().map(Demand::limit);
-    let passes = RateLimiter::passes(error, own, plan.settings.on_failure);
-    let on_failure = if passes { OnFailure::Admit } else { OnFailure::Refuse };
-    let first = demands.first().map_or_else(|| plan.limit(), Demand::limit);
-    plan.limiter.store_failed(first, error, Undecided::Request(on_failure));
-    tell::<IS_OBSERVED>(plan, || {
-        let outcome = if passes { Outcome::Uncounted } else { Outcome::Unavailable };
-        Report::alike(DecisionSource::Layer, limits(demands), outcome)
-    });
-    if passes { run_uncharged(plan) } else { Action::unavailable(error) }
+    Action::Run(OnResponse::new(plan.restyling.as_ref(), None, None, RunningLedger(ledger)))
 }
 
 const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use http::{Extensions, Response};
 use smallvec::SmallVec;
 
 use super::actual_cost::ActualCost;
-use super::audience::tell;
 use super::meter::Meter;
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
@@ -17,8 +17,8 @@ use super::rule_options::ResponseEffect;
 use crate::algebra::Verdict;
 use crate::backend::BackendError;
 use crate::limiter::{
-    CompleteAnswer, DecisionSource, Demand, DetachOnDrop, Grant, Limit, Mode, Outcome, PendingTurn,
-    Permit, RateLimited, Report, Settlement, Snapshot,
+    Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, DetachOnDrop, Grant, Limit,
+    PendingTurn, Permit, RateLimited, Settlement, Snapshot,
 };
 
 /// The tokens of a request, kept if its response or its handler may have an effect on them.
@@ -252,7 +252,7 @@ impl RequestLedger {
         selection: Selection<'_>,
         tokens: u64,
     ) -> Result<Option<ExtraCharge<'_>>, RateLimited> {
-        let (positions, demands) = {
+        let (positions, mut demands) = {
             let Entries { charges, .. } = &*self.entries();
             let selected = charges.iter().enumerate();
             let selected = selected
@@ -260,36 +260,28 @@ impl RequestLedger {
             let selected = selected.map(|(position, entry)| (position, entry.grant.more(tokens)));
             selected.unzip::<_, _, Vec<_>, Vec<_>>()
         };
-        let Some(first) = demands.first() else { return Ok(None) };
-        let limiter = &self.plan.limiter;
-        let unavailable = |error| limiter.failed(first.limit(), error);
-        let answer = match limiter.charge(&demands, Mode::Take, Mode::Take) {
-            Ok(answer) => {
-                let answer = limiter.timed(answer).wait().await;
-                let read = answer.and_then(|applied| CompleteAnswer::new(&demands, applied));
-                read.inspect(|read| limiter.store_answered(first.limit(), read.applied()))
-                    .map_err(unavailable)
-            }
-            Err(too_large) => {
-                limiter.uses().note_unfit(&too_large);
-                Err(too_large)
-            }
+        let Some(limit) = demands.first().map(|first| Arc::clone(&first.limit)) else {
+            return Ok(None);
         };
-        let outcome = answer.and_then(|answer| match answer.verdict() {
-            Verdict::Admitted => Ok(answer),
-            _ => Err(answer
-                .refusal(&demands, std::time::Duration::ZERO)
-                .unwrap_or_else(|| unavailable(BackendError::incomplete()))),
-        });
-        tell::<true>(&self.plan, || {
-            let (source, asked) = (DecisionSource::Handler, demands.iter());
-            let asked = asked.map(|demand| (demand.limit(), demand.cost));
-            match &outcome {
-                Ok(_) => Report::alike(source, asked, Outcome::Admitted),
-                Err(error) => Report::failed(source, asked, error),
+        let limiter = &self.plan.limiter;
+        let asking = Asking::take(DecisionSource::Handler, self.plan.settings.on_failure);
+        let decided = match limiter.ask(&mut demands, asking) {
+            Asked::Decided(decided) => decided,
+            Asked::Pending(pending) => pending.decide(limiter, &demands).await,
+        };
+        match decided {
+            Decided::Admitted(answer) => {
+                Ok(Some(ExtraCharge { ledger: self, positions, demands, answer }))
             }
-        });
-        outcome.map(|answer| Some(ExtraCharge { ledger: self, positions, demands, answer }))
+            Decided::Refused(refused) => {
+                Err(refused.error(limiter, &demands, &limit, Duration::ZERO))
+            }
+            Decided::TooLarge(error) => Err(error),
+            Decided::Uncounted => Ok(None),
+            Decided::Failed(error) => Err(limiter.unavailable(&limit, error)),
+            // Not demanded, so never decided.
+            Decided::Reserved(..) => Err(limiter.unavailable(&limit, BackendError::incomplete())),
+        }
     }
 
     /// Takes out a permit for all that is still to be settled.

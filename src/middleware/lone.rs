@@ -12,7 +12,7 @@ use super::reject::{TOO_MANY, render_lone, render_refusal};
 use crate::algebra::{Terms, Verdict};
 use crate::backend::{Applied, Charge, Memory};
 use crate::key::{Extracted, Head};
-use crate::limiter::{CompleteAnswer, Level, units_of};
+use crate::limiter::{CompleteAnswer, Level, charge_unknown, units_of};
 
 /// Decides about a request by the first rule, which is the only one of the layer.
 // Not inlined, so it is compiled once and not for each service. Most responses need only the
@@ -38,10 +38,8 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Rend
     let (false, Ok(units)) = (limit.is_in_shards(), units_of(limit, cost, Terms::AT_ONCE)) else {
         return decide_one(plan, head, Ok(Some(choice.demand(key, explicit_cost, 0))));
     };
-    let charge = || Charge::take(limit.bucket_of(&key), limit.bucket(), units);
     let jitter = || plan.limiter.random().up_to(plan.settings.jitter);
-    // The memory store never fails, so there is no recovery to log.
-    let applied = match memory.charge(&charge()) {
+    let applied = match memory.charge(&Charge::take(limit.bucket_of(&key), limit.bucket(), units)) {
         Ok((at, reading)) => {
             let level = || Level::new(limit, slice::from_ref(&reading), cost, at);
             let action = match reading.verdict() {
@@ -56,11 +54,10 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Rend
             }
             Applied::one(at, reading)
         }
-        // The bucket is new, or its quota has changed.
-        Err(unknown) => unknown.charge(&charge()),
+        Err(unknown) => charge_unknown(&plan.limiter, unknown, (limit, &key, units)),
     };
     let (demands, outcome) =
-        ([choice.demand(key, explicit_cost, 0)], CompleteAnswer::of_one_bucket(applied));
+        ([choice.demand(key, explicit_cost, 0)], CompleteAnswer::of_memory(applied));
     match outcome.verdict() {
         Verdict::Admitted => RenderedAction::Run(on_admission(plan, &demands, &outcome)),
         _ => RenderedAction::Respond(render_refusal(

@@ -296,7 +296,6 @@ mod action;
 mod actual_cost;
 mod admission;
 mod advertise;
-mod audience;
 mod body;
 mod buffer_body;
 mod buffered_body;

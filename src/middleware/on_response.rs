@@ -40,7 +40,7 @@ pub(super) struct ResponseTasks {
 
 /// The ledger of a request until there is a response. If it is dropped before, the request was
 /// dropped.
-struct RunningLedger(Option<Arc<RequestLedger>>);
+pub(super) struct RunningLedger(pub(super) Option<Arc<RequestLedger>>);
 
 impl Drop for RunningLedger {
     fn drop(&mut self) {
@@ -64,13 +64,12 @@ impl OnResponse {
         restyling: Option<&Arc<ResponseStyle>>,
         fields: Option<FieldSet>,
         server_timing: Option<HeaderValue>,
-        ledger: Option<Arc<RequestLedger>>,
+        ledger: RunningLedger,
     ) -> Self {
-        if fields.is_none() && server_timing.is_none() && ledger.is_none() {
+        if fields.is_none() && server_timing.is_none() && ledger.0.is_none() {
             return Self::restyling(restyling);
         }
-        // From here on, dropping it counts as a request that was dropped.
-        let (ledger, restyling) = (RunningLedger(ledger), restyling.cloned());
+        let restyling = restyling.cloned();
         Self::Tasks(Box::new(ResponseTasks { fields, server_timing, ledger, restyling }))
     }
 
@@ -93,22 +92,18 @@ impl OnResponse {
         Self::OfHead(Box::new(self))
     }
 
-    fn shared_ledger(&self) -> Option<&Arc<RequestLedger>> {
+    pub(super) fn ledger(&self) -> Option<&Arc<RequestLedger>> {
         match self {
             Self::Nothing | Self::Member(..) | Self::Restyle(_) => None,
             Self::Tasks(tasks) => tasks.ledger.0.as_ref(),
-            Self::OfHead(other) => other.shared_ledger(),
+            Self::OfHead(other) => other.ledger(),
         }
-    }
-
-    pub(super) fn ledger(&self) -> Option<&RequestLedger> {
-        self.shared_ledger().map(|ledger| &**ledger)
     }
 
     /// Adds the `Admission` and the meter to the extensions of the request, if the layer has any.
     #[inline]
     pub(super) fn expose<B>(&self, request: &mut Request<B>) {
-        if let Some(ledger) = self.shared_ledger() {
+        if let Some(ledger) = self.ledger() {
             Self::expose_ledger(ledger, request);
         }
     }

@@ -1,5 +1,6 @@
 //! A request in the queue: it waits for its turn, then for the inner service to be ready.
 
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,13 +14,14 @@ use super::action::QueuedSlot;
 use super::advertise::fields_after_turn;
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
-use super::on_response::OnResponse;
+use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
 use super::reject::render_drained;
+use super::shadow::{self, PendingShadows, Shadow};
 use super::waiter_counter::WaiterGuard;
 use crate::fields;
 use crate::key::Head;
-use crate::limiter::{Limit, PendingTurn, QueueStay, Wait};
+use crate::limiter::{Limit, PendingTurn, QueueStay, UsedTurn, Wait};
 
 pin_project! {
     // Boxed as a whole, so that the futures of requests that do not wait stay small.
@@ -36,7 +38,7 @@ pin_project! {
     enum QueuedCallStage {
         Waiting { #[pin] wait: Wait },
         // Its turn has come; the inner service is not called yet.
-        Turn { turn: Option<PendingTurn> },
+        Turn { turn: Option<PendingTurn>, charging: Option<PendingShadows> },
     }
 }
 
@@ -51,6 +53,25 @@ struct WaitingRequest<S, B> {
     guard: WaiterGuard,
     ledger: Option<Arc<RequestLedger>>,
     stay: Option<QueueStay>,
+    shadows: Vec<Shadow>,
+}
+
+/// The turn of a request while its service is called. If the call panics, the request has run all
+/// the same.
+struct CalledTurn(Option<PendingTurn>);
+
+impl CalledTurn {
+    fn use_up(mut self) -> Option<UsedTurn> {
+        self.0.take().map(PendingTurn::use_up)
+    }
+}
+
+impl Drop for CalledTurn {
+    fn drop(&mut self) {
+        if let Some(turn) = self.0.take() {
+            turn.use_up();
+        }
+    }
 }
 
 /// How a wait ends.
@@ -68,10 +89,11 @@ impl<S, B> QueuedCall<S, B> {
         plan: Arc<Plan>,
         slot: QueuedSlot,
     ) -> Pin<Box<Self>> {
-        let QueuedSlot { booking, limit, guard, jitter, ledger, stay } = slot;
+        let QueuedSlot { booking, limit, guard, jitter, ledger, shadows, stay } = slot;
         let wait = Wait::new(booking, jitter, Some(plan.limiter.queues()));
         let since = Instant::now();
-        let held = WaitingRequest { service, request, since, plan, limit, guard, ledger, stay };
+        let held =
+            WaitingRequest { service, request, since, plan, limit, guard, ledger, stay, shadows };
         Box::pin(Self { stage: QueuedCallStage::Waiting { wait }, held: Some(held) })
     }
 }
@@ -86,10 +108,10 @@ where
     ) -> Poll<Result<QueueExit<S::Future>, S::Error>> {
         let mut this = self.project();
         loop {
-            let turn = match this.stage.as_mut().project() {
+            let (turn, charging) = match this.stage.as_mut().project() {
                 QueuedCallStageProjection::Waiting { wait } => match ready!(wait.poll(cx)) {
                     Ok(turn) => {
-                        this.stage.set(QueuedCallStage::Turn { turn: Some(turn) });
+                        this.stage.set(QueuedCallStage::Turn { turn: Some(turn), charging: None });
                         continue;
                     }
                     // The wait has given up the slot already.
@@ -102,19 +124,26 @@ where
                         return Poll::Ready(Ok(QueueExit::Rejected(response)));
                     }
                 },
-                QueuedCallStageProjection::Turn { turn } => turn,
+                QueuedCallStageProjection::Turn { turn, charging } => (turn, charging),
             };
             let Some(held) = this.held.as_mut() else { return Poll::Pending };
-            // Only after the turn: a service that was ready before would hold its resource during
-            // the wait. Meanwhile the turn is kept, which delays no other waiter.
-            match held.service.poll_ready(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => {
-                    // Dropping both frees the slot and the room in the queue for other requests.
-                    drop((turn.take(), this.held.take()));
-                    return Poll::Ready(Err(error));
+            if charging.is_none() {
+                // Only after the turn: a service that was ready before would hold its resource
+                // during the wait. Meanwhile the turn is kept, which delays no other waiter.
+                match held.service.poll_ready(cx) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) => {
+                        // Dropping both frees the slot and the room in the queue for other requests.
+                        drop((turn.take(), this.held.take()));
+                        return Poll::Ready(Err(error));
+                    }
+                    Poll::Pending => return Poll::Pending,
                 }
-                Poll::Pending => return Poll::Pending,
+                let shadows = mem::take(&mut held.shadows);
+                *charging = shadow::charge(&held.plan, held.ledger.as_ref(), shadows);
+            }
+            if let Some(charging) = charging {
+                ready!(charging.as_mut().poll(cx));
             }
             let (Some(held), Some(pending)) = (this.held.take(), turn.take()) else {
                 return Poll::Pending;
@@ -128,6 +157,7 @@ where
                 guard,
                 ledger,
                 stay,
+                ..
             } = held;
             if let Some(ledger) = &ledger {
                 ledger.outlive_resets(&pending);
@@ -137,9 +167,10 @@ where
             }
             let waited = since.elapsed();
             let method = request.method().clone();
+            let (turn, ledger) = (CalledTurn(Some(pending)), RunningLedger(ledger));
             let future = service.call(request);
             // After the call, so that the requests behind this one call the service after it.
-            let used = pending.use_up();
+            let used = turn.use_up();
             // The request was counted until here, so the bound of the queue includes those that
             // wait for the service.
             drop(guard);
@@ -147,7 +178,8 @@ where
                 stay.serve();
             }
             let timing = fields::server_timing(&limit, waited);
-            let fields = plan.sends_fields().then(|| fields_after_turn(&plan, &used));
+            let fields =
+                used.filter(|_| plan.sends_fields()).map(|used| fields_after_turn(&plan, &used));
             let on_response = OnResponse::new(plan.restyling.as_ref(), fields, timing, ledger);
             let on_response = on_response.for_method(&method, &plan);
             return Poll::Ready(Ok(QueueExit::Called(future, on_response)));

@@ -507,6 +507,24 @@ fn a_service_that_panics_has_failed() {
     assert_eq!(left(&limiter, &TOKENS), 640);
 }
 
+/// Its request has run, whether it has waited or not.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_panics_when_it_is_called_keeps_what_its_request_took() {
+    static SPACED: Limit =
+        Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(10).max_reserved(100));
+    let limiter = paused();
+    let layer = limiter.layer(&SPACED).cost(10).settle().refund_dropped().queue(20 * SECOND);
+    let service = layer.layer(service_fn(|request: Request<()>| -> std::future::Ready<Answer> {
+        Meter::from_extensions(request.extensions()).unwrap().add(6);
+        panic!("before there is a future")
+    }));
+    for left in [4.0, 4.0] {
+        let panicked = tokio::spawn(service.clone().oneshot(Request::new(()))).await.unwrap_err();
+        assert!(panicked.is_panic());
+        assert_eq!(tokens(&limiter, &SPACED).round(), left);
+    }
+}
+
 // Queues, timeouts, stores that answer later.
 
 #[tokio::test(start_paused = true)]

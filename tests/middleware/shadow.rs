@@ -4,10 +4,13 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use tokio::time::sleep;
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
@@ -15,11 +18,13 @@ use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::middleware::{ActualCost, MissingKey, Portion, Several};
-use tollgate::{HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
+use tollgate::{
+    HOUR, Key, Limit, MINUTE, OnFailure, Quota, RateLimitLayer, RateLimiter, Rule, SECOND,
+};
 use tollgate_testing::dice::Dice;
-use tollgate_testing::queue::{Late, Recorder, paused, send, settled, tokens};
+use tollgate_testing::queue::{Late, Recorder, ms, paused, send, settled, tokens};
 use tollgate_testing::{START, at_once, is_admitted, limiter};
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, HOUR));
 static FIVE: Limit = Limit::new("five", Quota::token_bucket(5, HOUR));
@@ -436,6 +441,67 @@ async fn a_request_in_the_queue_does_not_wait_for_the_shadow() {
     assert!(tokens(&limiter, &STRICT) < 0.1, "the shadow has refused the others");
 }
 
+/// So a request that does not get its turn costs the shadow nothing.
+#[tokio::test(start_paused = true)]
+async fn a_request_in_the_queue_is_charged_to_the_shadow_at_its_turn() {
+    static SPACED: Limit =
+        Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(1).max_reserved(9));
+    for is_late in [false, true] {
+        let (_store, limiter, near) = Late::new();
+        let limiter = if is_late { limiter } else { near.clone() };
+        let layer = limiter.layer(&SPACED).queue(MINUTE).and(Rule::new(&TEN).shadow());
+        let service = layer.layer(Recorder::new());
+        let left = || tokens(&near, &TEN).round();
+        let mut waiting = Vec::new();
+        for request in 0..4 {
+            waiting.push(send(&service, Request::new(request)).await);
+        }
+        assert_eq!(left(), 9.0, "the others wait");
+        waiting.pop().unwrap().abort();
+        sleep(SECOND + ms(10)).await;
+        assert_eq!(left(), 8.0, "the second has had its turn");
+        limiter.drain(Duration::ZERO);
+        settled().await;
+        assert_eq!(left(), 8.0);
+        let status = |answer: Response<_>| answer.status().as_u16();
+        let mut answers = Vec::new();
+        for answer in waiting {
+            answers.push(status(answer.await.unwrap()));
+        }
+        assert_eq!(answers, [200, 200, 503]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_does_not_get_ready_costs_the_shadow_nothing() {
+    static SPACED: Limit =
+        Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(1).max_reserved(9));
+
+    #[derive(Clone)]
+    struct Broken;
+
+    impl Service<Request<()>> for Broken {
+        type Response = Response<()>;
+        type Error = &'static str;
+        type Future = std::future::Pending<Result<Response<()>, &'static str>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+            Poll::Ready(Err("broken"))
+        }
+
+        fn call(&mut self, _: Request<()>) -> Self::Future {
+            std::future::pending()
+        }
+    }
+
+    let limiter = paused();
+    let layer = limiter.layer(&SPACED).queue(MINUTE).and(Rule::new(&TEN).shadow());
+    limiter.limit(&SPACED).await.unwrap();
+    let mut service = layer.layer(Broken);
+    service.call(Request::new(())).await.unwrap_err();
+    assert_eq!((tokens(&limiter, &TEN), tokens(&limiter, &SPACED)), (10.0, 1.0));
+}
+
 #[test]
 fn a_chosen_limit_is_asked_once_in_shadow() {
     let limiter = limiter(&ManualClock::new(START));
@@ -447,6 +513,17 @@ fn a_chosen_limit_is_asked_once_in_shadow() {
     }));
     assert_eq!(ask(&layer), 200);
     assert_eq!((chosen.load(Ordering::Relaxed), left(&limiter, &FIVE)), (1, 4));
+}
+
+/// Shadows admit nothing, so they pass nothing uncounted.
+#[test]
+fn in_an_outage_a_request_with_shadows_is_counted_once() {
+    let limiter = RateLimiter::new(Down).on_failure(OnFailure::Admit);
+    let shadows = Rule::new(&TWO).shadow();
+    let layer = limiter.layer(&TEN).and(shadows).and(Rule::new(&FIVE).shadow());
+    assert_eq!((ask(&layer), limiter.passed_uncounted()), (200, 1));
+    let shadow = limiter.layer(Rule::new(&TWO).shadow());
+    assert_eq!((ask(&shadow), limiter.passed_uncounted()), (200, 1));
 }
 
 /// A store that cannot answer.

@@ -59,6 +59,18 @@ fn a_call_on_several_limits_is_told_for_each_of_them() {
     assert_eq!(journal.take(), refused);
 }
 
+#[test]
+fn of_two_demands_on_one_limit_the_one_that_is_short_has_refused() {
+    let (journal, limiter) = observed();
+    at_once(limiter.limit(&TWO).key("alice").cost(2)).unwrap();
+    journal.take();
+    at_once(limiter.limit(&TWO).key("carol").and(&TWO).key("alice")).unwrap_err();
+    let refused = ["handler two not_taken 1", "handler two refused 1 after 30s *"];
+    assert_eq!(journal.take(), refused);
+    at_once(limiter.limit(&TWO).key("carol").and(&TWO).key("alice").cost(3)).unwrap_err();
+    assert_eq!(journal.take(), ["handler two not_taken 1", "handler two too_large 3 *"]);
+}
+
 /// A store that the limiter does not know as memory takes another way through the code.
 #[tokio::test(start_paused = true)]
 async fn calls_on_other_stores_are_told_alike() {

@@ -107,7 +107,7 @@ async fn a_failure_is_told_with_each_call_and_what_became_of_it() {
         // A shadow passes in any case.
         let shadow = Rule::new(&TWO).shadow();
         drop(service(&limiter, shadow).oneshot(Request::new(())).await.unwrap());
-        assert_eq!(journal.take(), told("two", "Admit", "uncounted", "shadow"));
+        assert_eq!(journal.take(), told("two", "None", "uncounted", "shadow"));
         // What decides nothing can still fail.
         assert!(limiter.peek(&TWO).await.is_err());
         assert!(limiter.reset(&TWO).await.is_err());
@@ -199,16 +199,16 @@ async fn an_outage_behind_a_fallback_is_told_as_any_other() {
     let failed = |then: &str| [format!("store failed: two timeout {then}")];
     store.is_down.store(true, Ordering::Relaxed);
     assert!(limiter.limit(&TWO).await.is_ok());
-    assert_eq!(told(), failed("Fallback first"));
+    assert_eq!(told(), failed("None first"));
     assert!(limiter.limit(&TWO).await.unwrap_err().is_refused());
-    assert_eq!(told(), failed("Fallback"));
+    assert_eq!(told(), failed("None"));
     assert!(limiter.limit(&TWO).reserve().await.unwrap_err().is_refused());
-    assert_eq!(told(), failed("Fallback"));
+    assert_eq!(told(), failed("None"));
     drop(service(&limiter, &TWO).oneshot(Request::new(())).await.unwrap());
-    assert_eq!(told(), failed("Fallback"));
+    assert_eq!(told(), failed("None"));
     // A shadow concerns no request.
     drop(service(&limiter, Rule::new(&TWO).shadow()).oneshot(Request::new(())).await.unwrap());
-    assert_eq!(told(), failed("Fallback"));
+    assert_eq!(told(), failed("None"));
     assert!(!limiter.limit(&OPEN).await.unwrap().is_decided());
     assert_eq!(told(), ["store failed: open timeout Admit"]);
     store.is_down.store(false, Ordering::Relaxed);

@@ -53,7 +53,7 @@ impl Observer for Journal {
 
     fn on_store_failure(&self, failure: &StoreFailure<'_>) {
         let (limit, kind) = (failure.limit().name(), failure.kind());
-        let then = failure.on_failure().map_or("Fallback".to_owned(), |then| format!("{then:?}"));
+        let then = failure.on_failure().map_or("None".to_owned(), |then| format!("{then:?}"));
         let first = if failure.is_first() { " first" } else { "" };
         self.write(format!("store failed: {limit} {kind} {then}{first}"));
     }

@@ -11,8 +11,6 @@ use crate::algebra::Verdict;
 use crate::limiter::Limit;
 use crate::limiter::complete_answer::CompleteAnswer;
 use crate::limiter::demand::Demand;
-use crate::limiter::grant::Grant;
-use crate::limiter::permit::Permit;
 use crate::limiter::rate_limited::RateLimited;
 
 /// The decisions about a request, which are told together: which of them is the main one is known
@@ -46,20 +44,6 @@ impl<'a> Report<'a> {
         report
     }
 
-    /// The answer to a call that takes.
-    pub(crate) fn of_call(
-        asked: impl Iterator<Item = (&'a Limit, u64)>,
-        answer: Result<&Permit<'_>, &RateLimited>,
-    ) -> Self {
-        match answer {
-            Ok(permit) if permit.is_decided() => {
-                Self::alike(DecisionSource::Handler, asked, Outcome::Admitted)
-            }
-            Ok(_) => Self::alike(DecisionSource::Handler, asked, Outcome::Uncounted),
-            Err(error) => Self::failed(DecisionSource::Handler, asked, error),
-        }
-    }
-
     /// A complete answer of the store. If the request was denied, `denied` is the outcome of the
     /// limits that denied it.
     pub(crate) fn answered<L: Borrow<Limit>>(
@@ -83,45 +67,39 @@ impl<'a> Report<'a> {
         report
     }
 
-    /// What a request was granted of each limit, now or later.
-    pub(crate) fn granted<'g, L>(
+    /// One demand that was admitted, or denied by this error.
+    #[cfg(feature = "memory")]
+    pub(crate) fn of_one(
         source: DecisionSource,
-        grants: impl Iterator<Item = &'g Grant<L>>,
-    ) -> Self
-    where
-        L: Borrow<Limit> + 'g,
-        'g: 'a,
-    {
+        limit: &'a Limit,
+        cost: u64,
+        denied: Option<&RateLimited>,
+    ) -> Self {
+        let (outcome, wait) = match denied {
+            None => (Outcome::Admitted, Some(Duration::ZERO)),
+            Some(error) if error.is_too_large() => (Outcome::TooLarge, None),
+            Some(error) => (Outcome::Refused, error.retry_after()),
+        };
         let mut report = Self::new(source);
-        for grant in grants {
-            let (level, is_later) = (grant.level(), grant.wait() > Duration::ZERO);
-            let outcome = if is_later { Outcome::Reserved } else { Outcome::Admitted };
-            report.add(grant.limit(), level.cost, outcome, level.wait);
-        }
+        report.add(limit, cost, outcome, wait);
         report
     }
 
-    /// The error of a call on these limits.
-    pub(crate) fn failed(
+    /// Demands of which one costs more than its limit can ever grant, or is on a limit that grants
+    /// nothing. Of several demands on that limit, it is the one that costs most.
+    pub(crate) fn too_large<L: Borrow<Limit>>(
         source: DecisionSource,
-        asked: impl Iterator<Item = (&'a Limit, u64)>,
+        demands: &'a [Demand<L>],
         error: &RateLimited,
     ) -> Self {
-        if error.is_unavailable() {
-            return Self::alike(source, asked, Outcome::Unavailable);
-        }
+        let denied = if error.is_too_large() { Outcome::TooLarge } else { Outcome::Refused };
+        let is_denied = |demand: &&Demand<L>| demand.limit().name() == error.limit().name();
+        let largest = demands.iter().rev().filter(is_denied).max_by_key(|demand| demand.cost);
         let mut report = Self::new(source);
-        // The limits that denied are a part of those that were asked, in the same order.
-        let mut denied = error.snapshots().iter().map(|one| (one.limit(), one.wait())).peekable();
-        let mut too_large = error.is_too_large().then(|| error.limit());
-        for (limit, cost) in asked {
-            if too_large.take_if(|one| one.name() == limit.name()).is_some() {
-                report.add(limit, cost, Outcome::TooLarge, None);
-            } else if let Some((_, wait)) = denied.next_if(|(one, _)| one.name() == limit.name()) {
-                report.add(limit, cost, Outcome::Refused, wait);
-            } else {
-                report.add(limit, cost, Outcome::NotTaken, None);
-            }
+        for demand in demands {
+            let is_it = largest.is_some_and(|largest| std::ptr::eq(largest, demand));
+            let outcome = if is_it { denied } else { Outcome::NotTaken };
+            report.add(demand.limit(), demand.cost, outcome, None);
         }
         report
     }

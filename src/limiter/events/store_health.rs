@@ -110,7 +110,8 @@ impl<'a> StoreFailure<'a> {
     }
 
     /// Whether the request passed all the same, uncounted; `None` if a
-    /// [`Fallback`](crate::backend::Fallback) has decided about it.
+    /// [`Fallback`](crate::backend::Fallback) has decided about it, or if it was asked for a rule in
+    /// shadow mode, which decides about nothing.
     #[must_use]
     pub const fn on_failure(&self) -> Option<OnFailure> {
         self.on_failure

@@ -1,0 +1,368 @@
+//! The decision about what a request demands, for everybody who asks: calls, reservations, layers,
+//! shadows, and charges on top of others.
+//!
+//! Switching off, the policy for failures, the count of outages and the observers are handled here,
+//! and nowhere else. One bucket in memory is decided [beside it](super::lone_bucket).
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Limit;
+use super::complete_answer::CompleteAnswer;
+use super::demand::{Demand, Mode};
+use super::detached::BoxedAnswer;
+use super::engine::RateLimiter;
+use super::events::{DecisionSource, Outcome, QueueStay, Report};
+use super::failure_log::Undecided;
+use super::grant::Grant;
+#[cfg(feature = "memory")]
+use super::line::LineSlot;
+use super::queue::{HeldSlot, PendingReservation, QueueRegistry};
+use super::rate_limited::RateLimited;
+use super::reserved_slot::ReservedSlot;
+use crate::algebra::Verdict;
+#[cfg(feature = "memory")]
+use crate::backend::LineTicket;
+use crate::backend::{Answer, Applied, BackendError, OnFailure};
+
+/// Who asks, and for what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    pub(crate) source: DecisionSource,
+    /// What the store is asked for.
+    pub(crate) mode: Mode,
+    /// The most patient mode that the caller would try. A cost that does not fit in it never will.
+    pub(crate) longest: Mode,
+    /// What becomes of the request in an outage, if its limits do not say it.
+    pub(crate) on_failure: OnFailure,
+    /// Whether a drain of the limiter ends its wait.
+    pub(crate) is_drained: bool,
+}
+
+/// What has become of a request.
+pub(crate) enum Decided {
+    /// All tokens are taken, and were there.
+    Admitted(CompleteAnswer),
+    /// All tokens are taken, and the work may run once they are there.
+    ///
+    /// Its place in line has to be [held](Place::hold).
+    Reserved(CompleteAnswer, Place),
+    /// Nothing is taken, and the tokens will be there later.
+    Refused(Refused),
+    /// Nothing is taken, and the tokens will never be there.
+    TooLarge(RateLimited),
+    /// Nothing is taken, and the work may run: the limiter is off, or its store does not answer.
+    Uncounted,
+    /// The store did not answer, and the work must not run.
+    Failed(BackendError),
+}
+
+/// A decision, or the store's answer to wait for.
+pub(crate) enum Asked {
+    Decided(Decided),
+    Pending(PendingDecision),
+}
+
+impl Asking {
+    /// For tokens that have to be there.
+    pub(crate) const fn take(source: DecisionSource, on_failure: OnFailure) -> Self {
+        let (mode, longest, is_drained) = (Mode::Take, Mode::Take, false);
+        Self { source, mode, longest, on_failure, is_drained }
+    }
+
+    pub(crate) const fn max_wait(&self) -> Duration {
+        match self.mode {
+            Mode::Take => Duration::ZERO,
+            Mode::Reserve(max_wait) => max_wait,
+        }
+    }
+
+    const fn reserves(&self) -> bool {
+        matches!(self.mode, Mode::Reserve(_))
+    }
+
+    const fn is_shadow(&self) -> bool {
+        matches!(self.source, DecisionSource::Shadow)
+    }
+}
+
+impl RateLimiter {
+    /// Asks the store for all demands, or none.
+    #[inline(always)]
+    pub(crate) fn ask<L: Borrow<Limit>>(&self, demands: &mut [Demand<L>], asking: Asking) -> Asked {
+        if self.is_off() {
+            return Asked::Decided(Decided::Uncounted);
+        }
+        #[cfg(feature = "memory")]
+        if let Some(memory) = self.memory() {
+            // Complete, and of a store that never fails.
+            let decided = match asking.reserves() {
+                false => self.submit_here(memory, demands, asking.longest).map(|applied| {
+                    self.read(demands, asking, CompleteAnswer::of_memory(applied), None)
+                }),
+                true => {
+                    let drained_by = asking.is_drained.then(|| self.queues());
+                    let modes = [asking.mode, asking.longest];
+                    self.reserve(memory, demands, modes, drained_by).map(|(applied, ticket)| {
+                        let place = Place { ticket, under_way: None };
+                        self.read(demands, asking, CompleteAnswer::of_memory(applied), Some(place))
+                    })
+                }
+            };
+            return Asked::Decided(
+                decided.unwrap_or_else(|too_large| self.too_large(demands, asking, too_large)),
+            );
+        }
+        // Before the store is asked: until the answer is read, the slot of another request may have
+        // to wait for what becomes of this one.
+        let place = asking.reserves().then(|| Place::in_queue(self.queues()));
+        match self.submit(demands, asking.mode, asking.longest) {
+            Ok(Answer::Ready(answer)) => {
+                Asked::Decided(self.decided_at(demands, asking, answer, place))
+            }
+            Ok(Answer::Pending(answer)) => {
+                let answer = self.timed(answer);
+                Asked::Pending(PendingDecision { asking, answer, place })
+            }
+            Err(too_large) => Asked::Decided(self.too_large(demands, asking, too_large)),
+        }
+    }
+
+    /// What the answer of a store makes of demands that reserve nothing.
+    pub(super) fn decided<L: Borrow<Limit>>(
+        &self,
+        demands: &[Demand<L>],
+        asking: Asking,
+        answer: Result<Applied, BackendError>,
+    ) -> Decided {
+        self.decided_at(demands, asking, answer, None)
+    }
+
+    #[inline(always)]
+    fn decided_at<L: Borrow<Limit>>(
+        &self,
+        demands: &[Demand<L>],
+        asking: Asking,
+        answer: Result<Applied, BackendError>,
+        place: Option<Place>,
+    ) -> Decided {
+        let answer = match answer.and_then(|applied| CompleteAnswer::new(demands, applied)) {
+            Ok(answer) => answer,
+            Err(error) => return self.undecided(demands, asking, error),
+        };
+        if let Some(first) = demands.first() {
+            self.store_answered(first.limit(), answer.applied(), asking.is_shadow());
+        }
+        self.read(demands, asking, answer, place)
+    }
+
+    #[inline(always)]
+    fn read<L: Borrow<Limit>>(
+        &self,
+        demands: &[Demand<L>],
+        asking: Asking,
+        answer: CompleteAnswer,
+        place: Option<Place>,
+    ) -> Decided {
+        match (answer.verdict(), place) {
+            (Verdict::Admitted, _) => {
+                self.tell(demands, asking, &answer, None);
+                Decided::Admitted(answer)
+            }
+            (Verdict::Reserved, Some(place)) => Decided::Reserved(answer, place),
+            // What was not demanded can neither run nor count as refused: the store is at fault.
+            (Verdict::Reserved, None) => {
+                self.undecided(demands, asking, BackendError::incomplete())
+            }
+            (Verdict::Refused, _) => Decided::Refused(self.refused(demands, asking, answer)),
+        }
+    }
+
+    // Not inlined: admitted requests should not pay for this code.
+    #[cold]
+    #[inline(never)]
+    fn refused<L: Borrow<Limit>>(
+        &self,
+        demands: &[Demand<L>],
+        asking: Asking,
+        answer: CompleteAnswer,
+    ) -> Refused {
+        // If an empty queue would have refused the request as well, the full queue is not the
+        // reason. Nor is it if a bucket is not counted in the numbers of its limit yet: those cannot
+        // reserve.
+        let could_wait = matches!(asking.longest, Mode::Reserve(_))
+            && !answer.applied().has_kept()
+            && answer
+                .each(demands)
+                .all(|(demand, readings)| demand.could_wait(readings, asking.longest));
+        let had_no_place = could_wait && !asking.reserves();
+        let denied = if had_no_place { Outcome::QueueFull } else { Outcome::Refused };
+        self.tell(demands, asking, &answer, Some(denied));
+        Refused { answer, could_wait }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn too_large<L: Borrow<Limit>>(
+        &self,
+        demands: &[Demand<L>],
+        asking: Asking,
+        error: RateLimited,
+    ) -> Decided {
+        if let Some(observers) = self.observers() {
+            Report::too_large(asking.source, demands, &error).tell(observers);
+        }
+        if !asking.is_shadow() {
+            self.uses().note_unfit(&error);
+        }
+        Decided::TooLarge(error.with_speech(self.speech()))
+    }
+
+    /// What becomes of demands that the store has not decided.
+    #[cold]
+    #[inline(never)]
+    fn undecided<L: Borrow<Limit>>(
+        &self,
+        demands: &[Demand<L>],
+        asking: Asking,
+        error: BackendError,
+    ) -> Decided {
+        let own = demands.iter().map(Demand::limit);
+        let passes = asking.is_shadow() || Self::passes(&error, own, asking.on_failure);
+        let on_failure = if passes { OnFailure::Admit } else { OnFailure::Refuse };
+        let call = match asking.is_shadow() {
+            true => Undecided::Shadow,
+            false => Undecided::Request(on_failure),
+        };
+        if let Some(first) = demands.first() {
+            self.store_failed(first.limit(), &error, call);
+        }
+        if let Some(observers) = self.observers() {
+            let outcome = if passes { Outcome::Uncounted } else { Outcome::Unavailable };
+            Report::alike(asking.source, limits(demands), outcome).tell(observers);
+        }
+        if passes { Decided::Uncounted } else { Decided::Failed(error) }
+    }
+
+    /// Tells the observers what each limit has answered: `denied`, or that it has given the tokens.
+    #[inline]
+    pub(crate) fn tell<L: Borrow<Limit>>(
+        &self,
+        demands: &[Demand<L>],
+        asking: Asking,
+        answer: &CompleteAnswer,
+        denied: Option<Outcome>,
+    ) {
+        if let Some(observers) = self.observers() {
+            Report::answered(asking.source, demands, answer, denied).tell(observers);
+        }
+    }
+
+    /// Tells the observers of a request that waits, and of its stay in the queue.
+    ///
+    /// Only once its place is held: an observer that is slow must not delay the timer of the slot.
+    pub(crate) fn join<L: Borrow<Limit>>(
+        &self,
+        demands: &[Demand<L>],
+        asking: Asking,
+        answer: &CompleteAnswer,
+        slowest: &Arc<Limit>,
+        promised: Duration,
+    ) -> Option<QueueStay> {
+        let observers = self.observers()?;
+        let stay = QueueStay::new(observers, slowest, asking.source, promised);
+        self.tell(demands, asking, answer, None);
+        stay.join();
+        Some(stay)
+    }
+}
+
+fn limits<L: Borrow<Limit>>(demands: &[Demand<L>]) -> impl Iterator<Item = (&Limit, u64)> {
+    demands.iter().map(|demand| (demand.limit(), demand.cost))
+}
+
+/// A request that a store has not answered yet.
+pub(crate) struct PendingDecision {
+    asking: Asking,
+    answer: BoxedAnswer<Applied>,
+    place: Option<Place>,
+}
+
+impl PendingDecision {
+    /// Waits for the store. The demands are those that it was asked for.
+    pub(crate) async fn decide<L: Borrow<Limit>>(
+        self,
+        limiter: &RateLimiter,
+        demands: &[Demand<L>],
+    ) -> Decided {
+        let Self { asking, answer, place } = self;
+        limiter.decided_at(demands, asking, answer.await, place)
+    }
+
+    /// The answer of a store that was not asked to reserve.
+    pub(super) fn into_answer(self) -> BoxedAnswer<Applied> {
+        self.answer
+    }
+}
+
+/// A refusal for now.
+pub(crate) struct Refused {
+    pub(crate) answer: CompleteAnswer,
+    /// Whether the request could wait for its turn, and the caller has not let it.
+    pub(crate) could_wait: bool,
+}
+
+impl Refused {
+    /// The error of a call whose first limit is this. It adds up to `jitter` to the wait.
+    pub(crate) fn error<L: Borrow<Limit>>(
+        &self,
+        limiter: &RateLimiter,
+        demands: &[Demand<L>],
+        limit: &Limit,
+        jitter: Duration,
+    ) -> RateLimited {
+        let jitter = limiter.random().up_to(jitter);
+        match self.answer.refusal(demands, jitter) {
+            Some(error) => error.with_speech(limiter.speech()),
+            None => limiter.unavailable(limit, BackendError::incomplete()),
+        }
+    }
+}
+
+/// What makes a slot of a reservation.
+pub(crate) struct Place {
+    /// In the lines of the memory store.
+    #[cfg(feature = "memory")]
+    ticket: Option<LineTicket>,
+    /// Until the slot is held, so that it is one or the other at any time.
+    under_way: Option<PendingReservation>,
+}
+
+impl Place {
+    fn in_queue(queues: &Arc<QueueRegistry>) -> Self {
+        Self {
+            #[cfg(feature = "memory")]
+            ticket: None,
+            under_way: Some(PendingReservation::new(queues)),
+        }
+    }
+
+    /// Holds the place for what was granted. `None` if the store has given none.
+    pub(crate) fn hold<'g>(
+        self,
+        limiter: &RateLimiter,
+        answer: &CompleteAnswer,
+        grants: impl Iterator<Item = &'g Grant>,
+    ) -> Option<ReservedSlot> {
+        let (now, wait) = (answer.at(), answer.wait());
+        #[cfg(feature = "memory")]
+        if let Some(memory) = limiter.memory() {
+            let slot = LineSlot::new(memory, self.ticket?, grants, now, wait);
+            return Some(ReservedSlot::Line(slot));
+        }
+        let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);
+        drop(self.under_way);
+        Some(ReservedSlot::Slot(Box::new(slot)))
+    }
+}
