@@ -279,7 +279,7 @@ impl<'l> LimitCall<'l> {
         let decided = decide(limiter, memory, demand);
         if let Poll::Ready(answer) = &decided {
             let denied = answer.as_ref().err();
-            Report::of_one(DecisionSource::Handler, limit, cost, denied).tell(observers);
+            Report::of_call(limit, cost, denied).tell(observers);
         }
         Some(decided)
     }

@@ -82,8 +82,7 @@ impl RateLimiter {
         replacements: Arc<Replacements>,
         defaults: Defaults,
     ) -> Self {
-        let is_observed = defaults.observers.is_some();
-        let store = Store::new(backend).observed(is_observed);
+        let store = Store::new(backend);
         let queues = Arc::new(QueueRegistry::new(store.share()));
         let (random, resets, failures, off) = Default::default();
         let shared = LimiterState {
@@ -137,8 +136,6 @@ impl RateLimiter {
             off: OnceLock::new(),
         };
         change(&mut state.defaults);
-        let is_observed = state.defaults.observers.is_some();
-        state.store = state.store.observed(is_observed);
         Self { shared: Arc::new(state) }
     }
 
@@ -235,20 +232,17 @@ impl RateLimiter {
     #[inline]
     pub(crate) fn memory(&self) -> Option<&Arc<Memory>> {
         match &self.shared.store {
-            Store::Memory(memory) | Store::Observed(memory) => Some(memory),
+            Store::Memory(memory) => Some(memory),
             Store::Other(_) => None,
         }
     }
 
     /// The memory store, if its decisions concern nothing but the caller: then the shortest path may
-    /// decide. Observers are told on the longer paths.
+    /// decide.
     #[cfg(feature = "memory")]
-    #[inline]
-    pub(crate) fn plain_memory(&self) -> Option<&Arc<Memory>> {
-        match &self.shared.store {
-            Store::Memory(memory) => Some(memory),
-            Store::Observed(_) | Store::Other(_) => None,
-        }
+    #[inline(always)]
+    pub(super) fn plain_memory(&self) -> Option<&Arc<Memory>> {
+        self.memory().filter(|_| self.observers().is_none())
     }
 
     /// Whether waiters stand in lines of the store, which gives them returned tokens by itself.
@@ -344,7 +338,7 @@ impl RateLimiter {
     fn give_back_unwatched(&self, adjustments: &mut [Adjustment<'_>]) -> Answer<Applied> {
         match &self.shared.store {
             #[cfg(feature = "memory")]
-            Store::Memory(memory) | Store::Observed(memory) => memory.adjust(adjustments),
+            Store::Memory(memory) => memory.adjust(adjustments),
             Store::Other(_) => {
                 for adjustment in adjustments.iter_mut() {
                     *adjustment = self.shared.resets.owed(*adjustment);

@@ -14,10 +14,6 @@ pub(super) enum Store {
     /// In this process. Called without dynamic dispatch, so that a decision can be inlined.
     #[cfg(feature = "memory")]
     Memory(Arc<Memory>),
-    /// The same, of a handle with observers. It has a tag of its own, so that one look at the tag
-    /// tells the shortest path that it may decide.
-    #[cfg(feature = "memory")]
-    Observed(Arc<Memory>),
     Other(Arc<dyn Backend>),
 }
 
@@ -38,26 +34,10 @@ impl Store {
         Self::Other(backend)
     }
 
-    /// The same store for a handle that has observers, or has none.
-    #[cfg_attr(
-        not(feature = "memory"),
-        expect(unused_variables, reason = "only memory has a path that observers rule out")
-    )]
-    pub(super) fn observed(self, has_observers: bool) -> Self {
-        match self {
-            #[cfg(feature = "memory")]
-            Self::Memory(memory) | Self::Observed(memory) => match has_observers {
-                true => Self::Observed(memory),
-                false => Self::Memory(memory),
-            },
-            Self::Other(backend) => Self::Other(backend),
-        }
-    }
-
     pub(super) fn backend(&self) -> &dyn Backend {
         match self {
             #[cfg(feature = "memory")]
-            Self::Memory(memory) | Self::Observed(memory) => &**memory,
+            Self::Memory(memory) => &**memory,
             Self::Other(backend) => &**backend,
         }
     }
@@ -65,7 +45,7 @@ impl Store {
     pub(super) fn share(&self) -> Arc<dyn Backend> {
         match self {
             #[cfg(feature = "memory")]
-            Self::Memory(memory) | Self::Observed(memory) => Arc::<Memory>::clone(memory),
+            Self::Memory(memory) => Arc::<Memory>::clone(memory),
             Self::Other(backend) => Arc::clone(backend),
         }
     }

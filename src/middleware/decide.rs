@@ -31,7 +31,7 @@ pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
 }
 
 /// Decides about a request by what its only rule
-/// [demands](super::planned_rule::PlannedRule::demand), in a layer without observers.
+/// [demands](super::planned_rule::PlannedRule::demand).
 #[cfg(feature = "memory")]
 pub(super) fn decide_one(
     plan: &Arc<Plan>,
@@ -40,8 +40,14 @@ pub(super) fn decide_one(
 ) -> RenderedAction {
     let action = match demand {
         Ok(Some(demand)) => ask(plan, RuleDemands::from_buf([demand])),
-        Ok(None) => EventualAction::Ready(run_uncharged(plan)),
-        Err(no_key) => EventualAction::Ready(Action::Reject(Rejection::NoKey(no_key))),
+        Ok(None) => {
+            tell_unasked(plan, &plan.first, Outcome::Exempt);
+            EventualAction::Ready(run_uncharged(plan))
+        }
+        Err(no_key) => {
+            tell_unasked(plan, &plan.first, Outcome::NoKey);
+            EventualAction::Ready(Action::Reject(Rejection::NoKey(no_key)))
+        }
     };
     render_action(plan, head, action)
 }

@@ -10,9 +10,9 @@ use super::decide::{decide_one, on_admission};
 use super::plan::Plan;
 use super::reject::{TOO_MANY, render_lone, render_refusal};
 use crate::algebra::{Terms, Verdict};
-use crate::backend::{Applied, Charge, Memory};
+use crate::backend::{Applied, Charge, Memory, Reading};
 use crate::key::{Extracted, Head};
-use crate::limiter::{CompleteAnswer, Level, charge_unknown, units_of};
+use crate::limiter::{CompleteAnswer, Level, Limit, Observers, Report, charge_unknown, units_of};
 
 /// Decides about a request by the first rule, which is the only one of the layer.
 // Not inlined, so it is compiled once and not for each service. Most responses need only the
@@ -41,6 +41,7 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Rend
     let jitter = || plan.limiter.random().up_to(plan.settings.jitter);
     let applied = match memory.charge(&Charge::take(limit.bucket_of(&key), limit.bucket(), units)) {
         Ok((at, reading)) => {
+            tell(plan, limit, cost, &reading);
             let level = || Level::new(limit, slice::from_ref(&reading), cost, at);
             let action = match reading.verdict() {
                 Verdict::Admitted => on_lone_response(plan, limit, level).map(RenderedAction::Run),
@@ -54,7 +55,11 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Rend
             }
             Applied::one(at, reading)
         }
-        Err(unknown) => charge_unknown(&plan.limiter, unknown, (limit, &key, units)),
+        Err(unknown) => {
+            let applied = charge_unknown(&plan.limiter, unknown, (limit, &key, units));
+            applied.readings().iter().for_each(|reading| tell(plan, limit, cost, reading));
+            applied
+        }
     };
     let (demands, outcome) =
         ([choice.demand(key, explicit_cost, 0)], CompleteAnswer::of_memory(applied));
@@ -69,4 +74,18 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Rend
             head,
         )),
     }
+}
+
+/// Tells the observers what the bucket has answered.
+#[inline(always)]
+fn tell(plan: &Plan, limit: &Limit, cost: u64, reading: &Reading) {
+    if let Some(observers) = plan.limiter.observers() {
+        tell_each(observers, limit, cost, reading);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn tell_each(observers: &Observers, limit: &Limit, cost: u64, reading: &Reading) {
+    Report::of_reading(limit, cost, reading).tell(observers);
 }

@@ -99,7 +99,7 @@ where
 fn dispatch(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
     #[cfg(feature = "memory")]
     if let (DecisionPath::Lone, false, Some(memory)) =
-        (plan.path, plan.watch.is_on(), plan.limiter.plain_memory())
+        (plan.path, plan.watch.is_on(), plan.limiter.memory())
     {
         return lone::decide(plan, memory, head);
     }

@@ -8,6 +8,8 @@ use smallvec::SmallVec;
 use super::decision::{Decision, DecisionSource, Outcome};
 use super::observers::Observers;
 use crate::algebra::Verdict;
+#[cfg(feature = "memory")]
+use crate::backend::Reading;
 use crate::limiter::Limit;
 use crate::limiter::complete_answer::CompleteAnswer;
 use crate::limiter::demand::Demand;
@@ -27,9 +29,7 @@ impl<'a> Report<'a> {
 
     /// One limit, for which the store was not asked.
     pub(crate) fn unasked(source: DecisionSource, limit: &'a Limit, outcome: Outcome) -> Self {
-        let mut report = Self::new(source);
-        report.add(limit, 0, outcome, None);
-        report
+        Self::of_one(source, limit, 0, outcome, None)
     }
 
     /// The same outcome for all limits that were asked, each with its cost.
@@ -69,17 +69,32 @@ impl<'a> Report<'a> {
 
     /// One demand that was admitted, or denied by this error.
     #[cfg(feature = "memory")]
-    pub(crate) fn of_one(
-        source: DecisionSource,
-        limit: &'a Limit,
-        cost: u64,
-        denied: Option<&RateLimited>,
-    ) -> Self {
+    pub(crate) fn of_call(limit: &'a Limit, cost: u64, denied: Option<&RateLimited>) -> Self {
         let (outcome, wait) = match denied {
             None => (Outcome::Admitted, Some(Duration::ZERO)),
             Some(error) if error.is_too_large() => (Outcome::TooLarge, None),
             Some(error) => (Outcome::Refused, error.retry_after()),
         };
+        Self::of_one(DecisionSource::Handler, limit, cost, outcome, wait)
+    }
+
+    /// One demand that a layer's only bucket has answered.
+    #[cfg(feature = "memory")]
+    pub(crate) fn of_reading(limit: &'a Limit, cost: u64, reading: &Reading) -> Self {
+        let outcome = match reading.verdict() {
+            Verdict::Admitted => Outcome::Admitted,
+            Verdict::Reserved | Verdict::Refused => Outcome::Refused,
+        };
+        Self::of_one(DecisionSource::Layer, limit, cost, outcome, Some(reading.wait()))
+    }
+
+    fn of_one(
+        source: DecisionSource,
+        limit: &'a Limit,
+        cost: u64,
+        outcome: Outcome,
+        wait: Option<Duration>,
+    ) -> Self {
         let mut report = Self::new(source);
         report.add(limit, cost, outcome, wait);
         report
