@@ -53,13 +53,8 @@ fn decide_unknown<'l>(
     unknown: UnknownBucket<'_>,
     demand: &mut Demand<&'l Limit>,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
-    let has_changed = unknown.has_other_quota();
     let applied = unknown.charge(&demand.charge(Mode::Take, Mode::Take)?);
     let at = applied.now();
-    // Numbers that were replaced are meant to differ.
-    if has_changed && !applied.has_kept() && limiter.replacements().is_empty() {
-        limiter.uses().note_conversion(demand.limit, &demand.key, at);
-    }
     match applied.readings() {
         [reading] if reading.verdict() == Verdict::Admitted => {
             answer(limiter, demand, at, *reading)

@@ -238,7 +238,7 @@ pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::events::{QueueStay, Report};
 pub(crate) use self::failure_log::Undecided;
 pub(crate) use self::grant::Grant;
-pub(crate) use self::limit_uses::LimitUser;
+pub(crate) use self::limit_uses::LimitUse;
 #[cfg(feature = "memory")]
 pub(crate) use self::line::LineSlot;
 pub(crate) use self::queue::{HeldSlot, PendingReservation};
