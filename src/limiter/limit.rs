@@ -18,8 +18,7 @@ use crate::quota::{Quota, QuotaError};
 /// may change while a service runs. A bucket then keeps what was *used* of it: see
 /// [`replace`](crate::RateLimiter::replace).
 ///
-/// Numbers that differ by mistake are logged once: those of two layers, unless they are chosen for each
-/// request, and those that calls on one bucket change to and fro.
+/// Numbers of two layers that differ are logged once, unless they are chosen for each request.
 ///
 /// # Examples
 ///

@@ -3,37 +3,37 @@
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
+use std::collections::HashMap;
 use std::fmt;
-use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use smallvec::SmallVec;
+
 use super::Limit;
+use super::demand::Mode;
 use super::rate_limited::RateLimited;
 use super::too_large::explain_cost;
 use crate::algebra::{Terms, Tokens};
-#[cfg(feature = "memory")]
-use crate::backend::Key;
 use crate::backend::{Adjustment, Applied};
-#[cfg(feature = "memory")]
-use crate::clock::Timestamp;
 
-/// A layer, as the limiter sees it.
-pub(crate) trait LimitUser: Send + Sync {
-    /// Looks more closely at the next requests: another place uses one of its limits.
-    fn watch(&self);
-
-    /// Why it refuses each request while `limit` has these numbers; `None` if it does not.
-    fn refuses_all(&self, limit: &Limit, numbers: &Limit) -> Option<String>;
+/// How a rule of a layer uses its limit.
+#[derive(Debug)]
+pub(crate) struct LimitUse {
+    pub(crate) limit: Limit,
+    /// Whether the rule chooses the limit of each request, and so its numbers.
+    pub(crate) is_chosen: bool,
+    /// What each request costs, if the rule is enforced and that is known before a request.
+    pub(crate) cost: Option<u64>,
+    pub(crate) mode: Mode,
 }
 
 /// What the layers and the calls of a limiter make of its limits.
 ///
-/// Locked when a layer makes its first service or numbers are replaced, for a few requests of layers
-/// that share the name of a limit, by a call that finds its bucket stored for another quota, and by
-/// one whose cost can never fit. No decision depends on it.
+/// Locked when a layer makes its first service or numbers are replaced, and by a call whose cost can
+/// never fit. No request with an answer of the store gets here, and no decision depends on it.
 #[derive(Default)]
 pub(crate) struct LimitUses {
-    state: Mutex<LimitUsesState>,
+    uses: Mutex<UsesByName>,
     /// The same of a limiter and of those that are made of it for other stores, such as for each
     /// transaction of a database.
     logged: Arc<Mutex<LoggedMistakes>>,
@@ -42,27 +42,19 @@ pub(crate) struct LimitUses {
 /// Which mistakes were logged, and of which limit.
 type LoggedMistakes = Vec<(LimitMistake, Box<str>)>;
 
+/// The uses of layers that still exist, by the names of their limits. Layers that use a limit alike
+/// share one, so a layer is compared with few others, however many there are.
 #[derive(Default)]
-struct LimitUsesState {
-    /// In the order in which they came.
-    uses: Vec<LimitUse>,
-    #[cfg(feature = "memory")]
-    converted: Option<ConvertedBucket>,
-}
-
-/// A limit in a rule of a layer.
-struct LimitUse {
-    limit: Limit,
-    /// Whether the rule chooses the limit of each request, and so its numbers.
-    is_chosen: bool,
-    user: Weak<dyn LimitUser>,
+struct UsesByName {
+    uses: HashMap<Box<str>, SmallVec<[Weak<LimitUse>; 1]>>,
+    /// How many names there may be before those without a layer are dropped.
+    max_names: usize,
 }
 
 /// A mistake that is logged once for each limit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LimitMistake {
     DifferentNumbers,
-    PaidTwice,
     /// Each request of a layer, or even one of a single token, costs more than the limit can grant.
     RefusesAll,
     /// A request has, which others may not.
@@ -70,33 +62,61 @@ enum LimitMistake {
     DebtCut,
 }
 
-/// A bucket of which calls change the quota.
-#[cfg(feature = "memory")]
-struct ConvertedBucket {
-    limit: Limit,
-    key: Key,
-    since: Timestamp,
-    /// How often its quota was changed since then.
-    changes: u32,
-    /// How many changes of other buckets were seen meanwhile.
-    others: u32,
-}
-
 /// How many mistakes of each kind are logged at most. A service that makes limits of more names fills
 /// neither the memory nor the log.
 const MAX_LOGGED: usize = 100;
 
-/// A change of plan changes the quota of a bucket once. Three changes within a minute are there and
-/// back again.
-#[cfg(feature = "memory")]
-const MAX_CHANGES: u32 = 3;
-#[cfg(feature = "memory")]
-const CHANGES_WITHIN: u64 = 60_000_000;
+/// How many different uses of one name are known at most. A service whose layers differ in more is
+/// told of the first.
+const MAX_USES: usize = 16;
 
-/// After so many changes of other buckets, another bucket is looked at: the client of this one may
-/// not come back.
-#[cfg(feature = "memory")]
-const MAX_OTHERS: u32 = 100;
+/// Names of layers that are gone are dropped once there are so many, and then at each doubling.
+const FEW_NAMES: usize = 64;
+
+impl LimitUse {
+    /// Why a limit with these numbers refuses each request; `None` if it does not.
+    fn refuses_all(&self, numbers: &Limit) -> Option<String> {
+        explain_cost(numbers, self.cost?, self.mode.terms(numbers))
+    }
+
+    fn differs_in_numbers(&self, other: &Self) -> bool {
+        !self.is_chosen && !other.is_chosen && self.limit.differs_in_numbers(&other.limit)
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        let terms = |one: &Self| (one.mode.terms(&one.limit), one.is_chosen, one.cost);
+        self.limit == other.limit && terms(self) == terms(other)
+    }
+}
+
+impl UsesByName {
+    /// Adds a use, or finds the one that it is like. Also returns the limit of another layer that
+    /// has other numbers, if that was not known.
+    fn enter(&mut self, new: LimitUse) -> (Arc<LimitUse>, Option<Limit>) {
+        if self.uses.len() >= self.max_names {
+            self.uses.retain(|_, uses| uses.iter().any(|one| one.strong_count() > 0));
+            self.max_names = self.uses.len().saturating_mul(2).max(FEW_NAMES);
+        }
+        let uses = self.uses.entry(new.limit.name().into()).or_default();
+        // A layer that is gone was perhaps replaced by this one.
+        uses.retain(|one| one.strong_count() > 0);
+        let others: SmallVec<[Arc<LimitUse>; 1]> = uses.iter().filter_map(Weak::upgrade).collect();
+        if let Some(known) = others.iter().find(|known| known.is_like(&new)) {
+            return (Arc::clone(known), None);
+        }
+        let differing = others.iter().find(|other| other.differs_in_numbers(&new));
+        let (differing, new) = (differing.map(|other| other.limit.clone()), Arc::new(new));
+        if uses.len() < MAX_USES {
+            uses.push(Arc::downgrade(&new));
+        }
+        (new, differing)
+    }
+
+    /// How layers use the limits of a name.
+    fn of(&self, name: &str) -> impl Iterator<Item = Arc<LimitUse>> {
+        self.uses.get(name).into_iter().flatten().filter_map(Weak::upgrade)
+    }
+}
 
 impl LimitUses {
     /// That of the same limits in another store. What was logged is not logged again.
@@ -104,82 +124,22 @@ impl LimitUses {
         Self { logged: Arc::clone(&self.logged), ..Self::default() }
     }
 
-    /// A layer uses these limits; of each, whether its rule chooses the limit of each request.
-    ///
-    /// Layers that use one name are told to watch their requests.
-    pub(crate) fn enter<'l>(
-        &self,
-        limits: impl Iterator<Item = (&'l Limit, bool)>,
-        user: &Arc<dyn LimitUser>,
-    ) {
-        let mut neighbors = Vec::new();
-        {
-            let LimitUsesState { uses, .. } = &mut *self.state();
-            // A layer that is gone was perhaps replaced by this one.
-            uses.retain(|other| other.user.strong_count() > 0);
-            for (limit, is_chosen) in limits {
-                neighbors.extend(users_of(uses, limit.name()));
-                let user = Arc::downgrade(user);
-                uses.push(LimitUse { limit: limit.clone(), is_chosen, user });
-            }
+    /// A layer uses a limit so, and `current` are the numbers in force. Warns if another layer has
+    /// other numbers under the same name, and if all requests are refused. The layer keeps what is
+    /// returned for as long as it exists.
+    pub(crate) fn enter(&self, new: LimitUse, current: &Limit) -> Arc<LimitUse> {
+        let (entered, differing) = self.uses().enter(new);
+        if let Some(other) = differing {
+            self.log_different_numbers(&entered.limit, &other);
         }
-        // Not under the lock: the last handle of a layer may be dropped here.
-        if !neighbors.is_empty() {
-            user.watch();
-            neighbors.iter().for_each(|neighbor| neighbor.watch());
+        if let Some(why) = entered.refuses_all(current) {
+            self.log_refuses_all(current, &why);
         }
-    }
-
-    /// Tells the other layers with limits of the same names to watch their requests.
-    pub(crate) fn watch_neighbors(&self, user: &dyn LimitUser) {
-        let neighbors: Vec<_> = {
-            let LimitUsesState { uses, .. } = &*self.state();
-            let own = uses.iter().filter(|own| own.is_of(user));
-            own.flat_map(|own| users_of(uses, own.limit.name())).collect()
-        };
-        let others = neighbors.iter().filter(|other| !ptr::addr_eq(Arc::as_ptr(other), user));
-        others.for_each(|other| other.watch());
-    }
-
-    /// Warns if an older layer that still exists has a limit of the same name with other numbers.
-    pub(crate) fn compare_numbers(&self, user: &dyn LimitUser) {
-        let mut differing = Vec::new();
-        {
-            let LimitUsesState { uses, .. } = &*self.state();
-            for (index, own) in uses.iter().enumerate().filter(|(_, own)| own.is_of(user)) {
-                let older = uses.iter().take(index).find(|older| {
-                    older.user.strong_count() > 0
-                        && !older.is_of(user)
-                        && !older.is_chosen
-                        && !own.is_chosen
-                        && older.limit.differs_in_numbers(&own.limit)
-                });
-                differing.extend(older.map(|older| (older.limit.clone(), own.limit.clone())));
-            }
-        }
-        for (older, own) in differing {
-            self.log_different_numbers(&own, Some(&older));
-        }
-    }
-
-    /// Warns that a request has paid this limit in two layers around each other.
-    pub(crate) fn log_paid_twice(&self, limit: &Limit) {
-        #[cfg(feature = "tracing")]
-        if self.is_first(LimitMistake::PaidTwice, limit.name()) {
-            let warning = "two layers around each other ask this limit for the same request, so each \
-                           request pays twice and clients get half of the limit (in axum: put it \
-                           on the router or on its routes, and not on both; if a route is to pay \
-                           more, set the `cost` of its layer)";
-            tracing::warn!(
-                limit = limit.name(),
-                warning,
-                "possible misconfiguration (logged once)"
-            );
-        }
+        entered
     }
 
     /// Warns that a limit refuses each request of a layer, or of any call.
-    pub(crate) fn log_refuses_all(&self, limit: &Limit, error: &dyn fmt::Display) {
+    fn log_refuses_all(&self, limit: &Limit, error: &dyn fmt::Display) {
         #[cfg(feature = "tracing")]
         if self.is_first(LimitMistake::RefusesAll, limit.name()) {
             tracing::warn!(limit = limit.name(), %error, "every request is refused (logged once)");
@@ -208,11 +168,14 @@ impl LimitUses {
         if !cfg!(feature = "tracing") {
             return;
         }
-        let users: Vec<_> = users_of(&self.state().uses, of.name()).collect();
+        let users: Vec<_> = self.uses().of(of.name()).collect();
         let why = match &*users {
             // Used in calls alone, of which those of a limit without capacity are to reserve.
             [] if numbers.quota().get_capacity() > 0 => explain_cost(numbers, 1, Terms::AT_ONCE),
-            users => users.iter().find_map(|user| user.refuses_all(of, numbers)),
+            users => {
+                let mut of_limit = users.iter().filter(|user| user.limit == *of);
+                of_limit.find_map(|user| user.refuses_all(numbers))
+            }
         };
         match why {
             Some(why) => self.log_refuses_all(numbers, &why),
@@ -248,55 +211,21 @@ impl LimitUses {
         }
     }
 
-    /// A call found its bucket stored for other numbers than its own, and has changed that.
-    #[cfg(feature = "memory")]
-    #[cold]
-    pub(super) fn note_conversion(&self, limit: &Limit, key: &Key, at: Timestamp) {
-        if !cfg!(feature = "tracing") {
-            return;
-        }
-        // Without waiting: while another call holds the lock, that one is looked at.
-        let Ok(mut state) = self.state.try_lock() else { return };
-        let LimitUsesState { uses, converted, .. } = &mut *state;
-        let bucket = converted.get_or_insert_with(|| ConvertedBucket::new(limit, key, at));
-        let is_same = bucket.limit.name() == limit.name() && bucket.key == *key;
-        let is_recent = at.micros_since(bucket.since) <= CHANGES_WITHIN;
-        if !(is_same && is_recent) {
-            bucket.others = bucket.others.saturating_add(1);
-            if is_same || !is_recent || bucket.others > MAX_OTHERS {
-                *bucket = ConvertedBucket::new(limit, key, at);
-            } else {
-                return;
-            }
-        }
-        bucket.changes = bucket.changes.saturating_add(1);
-        // The numbers of the change before, or those of a layer.
-        let other = Some(std::mem::replace(&mut bucket.limit, limit.clone()));
-        let other = other.filter(|other| other.differs_in_numbers(limit)).or_else(|| {
-            let of_layer = uses.iter().find(|one| one.limit.differs_in_numbers(limit));
-            of_layer.map(|one| one.limit.clone())
-        });
-        let is_mistake = bucket.changes >= MAX_CHANGES;
-        drop(state);
-        if is_mistake {
-            self.log_different_numbers(limit, other.as_ref());
-        }
-    }
-
-    fn log_different_numbers(&self, limit: &Limit, other: Option<&Limit>) {
+    fn log_different_numbers(&self, limit: &Limit, other: &Limit) {
         #[cfg(feature = "tracing")]
         if self.is_first(LimitMistake::DifferentNumbers, limit.name()) {
             let numbers = limit.quota();
-            let other = other.map(|other| tracing::field::display(other.quota()));
-            let warning = "this limit has other numbers in another place. Both places share the \
+            let other = other.quota();
+            let warning = "this limit has other numbers in another layer. Both layers share the \
                            buckets of the name, so a client that one refuses may be admitted by \
                            the other, and it reads two policies of one name (use one `Limit` in \
-                           both places, or give one of them another name; if the numbers are the \
-                           plan of a client, choose them in each place by `limit_with`)";
+                           both layers, or give one of them another name; if the numbers are the \
+                           plan of a client, choose them in each layer by `limit_with`). Nothing is \
+                           wrong if this layer takes the place of the other one";
             tracing::warn!(
                 limit = limit.name(),
                 %numbers,
-                other,
+                %other,
                 warning,
                 "possible misconfiguration (logged once)"
             );
@@ -325,34 +254,60 @@ impl LimitUses {
         self.logged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state(&self) -> MutexGuard<'_, LimitUsesState> {
+    fn uses(&self) -> MutexGuard<'_, UsesByName> {
         // A poisoned lock is harmless: nothing panics while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl LimitUse {
-    fn is_of(&self, user: &dyn LimitUser) -> bool {
-        ptr::addr_eq(self.user.as_ptr(), user)
-    }
-}
-
-/// The layers that use a limit of this name.
-fn users_of(uses: &[LimitUse], name: &str) -> impl Iterator<Item = Arc<dyn LimitUser>> {
-    let named = uses.iter().filter(move |one| one.limit.name() == name);
-    named.filter_map(|one| one.user.upgrade())
-}
-
-#[cfg(feature = "memory")]
-impl ConvertedBucket {
-    fn new(limit: &Limit, key: &Key, since: Timestamp) -> Self {
-        Self { limit: limit.clone(), key: key.clone(), since, changes: 0, others: 0 }
-    }
-}
-
-// The keys of clients are not shown.
 impl fmt::Debug for LimitUses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LimitUses").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::{HOUR, Quota};
+
+    fn limit(name: &str, rate: u64) -> Limit {
+        Limit::try_new(name, Quota::try_token_bucket(rate, HOUR).unwrap()).unwrap()
+    }
+
+    fn enter(uses: &LimitUses, limit: Limit) -> Arc<LimitUse> {
+        let current = limit.clone();
+        uses.enter(LimitUse { limit, is_chosen: false, cost: Some(1), mode: Mode::Take }, &current)
+    }
+
+    /// The others that a layer with a limit of this name would be compared with.
+    fn compared(uses: &LimitUses, name: &str) -> usize {
+        uses.uses().uses.get(name).map_or(0, SmallVec::len)
+    }
+
+    /// A server that makes a layer for each connection, or for each of its tenants.
+    #[test]
+    fn a_layer_is_compared_with_few_others_however_many_there_are() {
+        let uses = LimitUses::default();
+        let mut layers = Vec::new();
+        for nth in 1..=10_000 {
+            layers.push(enter(&uses, limit("alike", 1)));
+            layers.push(enter(&uses, limit("differing", nth)));
+            layers.push(enter(&uses, limit(&format!("tenant {nth}"), 1)));
+            assert_eq!(compared(&uses, "alike"), 1);
+            assert!(compared(&uses, "differing") <= MAX_USES);
+        }
+        assert!(Arc::ptr_eq(&layers[0], &layers[3]), "layers that are alike share their use");
+    }
+
+    #[test]
+    fn layers_that_come_and_go_leave_nothing_behind() {
+        let uses = LimitUses::default();
+        for nth in 1..=10_000 {
+            drop(enter(&uses, limit("alike", nth)));
+            drop(enter(&uses, limit(&format!("tenant {nth}"), 1)));
+            assert!(compared(&uses, "alike") <= 1);
+            assert!(uses.uses().uses.len() <= FEW_NAMES);
+        }
     }
 }

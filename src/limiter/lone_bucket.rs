@@ -20,27 +20,8 @@ use crate::algebra::State;
 use crate::algebra::{Units, Verdict};
 use crate::backend::{Applied, BackendError};
 #[cfg(feature = "memory")]
-use crate::backend::{Charge, Key, Memory, Reading, UnknownBucket};
+use crate::backend::{Memory, Reading, UnknownBucket};
 use crate::clock::Timestamp;
-
-/// Charges a bucket in memory that is new, or had other numbers than before.
-#[cfg(feature = "memory")]
-#[cold]
-#[inline(never)]
-pub(crate) fn charge_unknown(
-    limiter: &RateLimiter,
-    unknown: UnknownBucket<'_>,
-    (limit, key, units): (&Limit, &Key, Units),
-) -> Applied {
-    let has_changed = unknown.has_other_quota();
-    let charge = Charge::take(limit.bucket_of(key), limit.bucket(), units);
-    let applied = unknown.charge(&charge);
-    // Numbers that were replaced are meant to differ.
-    if has_changed && !applied.has_kept() && limiter.replacements().is_empty() {
-        limiter.uses().note_conversion(limit, key, applied.now());
-    }
-    applied
-}
 
 /// Decides a call on one bucket in memory: the twin of [`ask`](RateLimiter::ask) that most calls take.
 /// The store never fails, and there is nobody to tell.
@@ -73,7 +54,7 @@ fn decide_unknown<'l>(
     demand: &mut Demand<&'l Limit>,
     units: Units,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
-    let applied = charge_unknown(limiter, unknown, (demand.limit, &demand.key, units));
+    let applied = unknown.charge(&demand.charge_of(units, Mode::Take));
     match applied.readings() {
         [reading] if reading.verdict() == Verdict::Admitted => {
             answer(limiter, demand, applied.now(), *reading)

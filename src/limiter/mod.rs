@@ -239,9 +239,7 @@ pub(crate) use self::demand::{Demand, Mode};
 pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::events::{Observers, QueueStay, Report};
 pub(crate) use self::grant::Grant;
-pub(crate) use self::limit_uses::LimitUser;
-#[cfg(feature = "memory")]
-pub(crate) use self::lone_bucket::charge_unknown;
+pub(crate) use self::limit_uses::LimitUse;
 pub(crate) use self::random::Random;
 pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot, UsedTurn};
 pub(crate) use self::settle::Settlement;

@@ -65,9 +65,6 @@ fn render_action(plan: &Plan, head: &Head<'_>, action: EventualAction<'_>) -> Re
 }
 
 fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
-    if plan.watch.is_on() {
-        plan.watch_request();
-    }
     if plan.limiter.is_off() {
         return EventualAction::Ready(run_uncharged(plan));
     }
@@ -263,7 +260,6 @@ pub(super) fn on_admission(
     outcome: &CompleteAnswer,
 ) -> OnResponse {
     if let [demand] = demands
-        && !plan.watch.is_on()
         && let Some(lone) = on_lone_response(plan, demand.limit(), || outcome.level(demand))
     {
         return lone;
@@ -275,7 +271,7 @@ pub(super) fn on_admission(
 
 /// Runs a request without charging it.
 fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
-    let ledger = plan.keeps_ledgers().then(|| Arc::new(RequestLedger::new(plan)));
+    let ledger = plan.tracks_charges.then(|| Arc::new(RequestLedger::new(plan)));
     Action::Run(OnResponse::new(plan.restyling.as_ref(), None, None, RunningLedger(ledger)))
 }
 

@@ -352,7 +352,7 @@ impl<S, N> Layer<S> for RateLimitLayer<N> {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        self.plan.count_service();
+        self.plan.check_setup();
         RateLimit::new(inner, Arc::clone(&self.plan))
     }
 }

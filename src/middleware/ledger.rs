@@ -64,7 +64,7 @@ impl RequestLedger {
         demands: &[Demand<RuleLimit<'_>>],
         outcome: &CompleteAnswer,
     ) -> Option<Arc<Self>> {
-        plan.keeps_ledgers().then(|| {
+        plan.tracks_charges.then(|| {
             let ledger = Self::new(plan);
             ledger.add(demands, outcome, false);
             Arc::new(ledger)
@@ -112,35 +112,6 @@ impl RequestLedger {
 
     pub(super) fn is_exposed(&self) -> bool {
         self.plan.settings.exposes
-    }
-
-    pub(super) fn is_watched(&self) -> bool {
-        self.plan.watch.is_on()
-    }
-
-    /// Warns if this layer and one around it have charged the same bucket for the request itself.
-    /// With a `cost`, one of the two is meant to be paid in addition.
-    pub(super) fn compare_charges(&self, outer: &Self) {
-        let (uses, outer_uses) = (self.plan.limiter.uses(), outer.plan.limiter.uses());
-        if !Arc::ptr_eq(uses, outer_uses) {
-            return;
-        }
-        let paid_outside = outer.charges_without_cost();
-        for grant in self.charges_without_cost() {
-            let is_same = |other: &Grant| {
-                other.limit().name() == grant.limit().name() && other.key() == grant.key()
-            };
-            if paid_outside.iter().any(is_same) {
-                uses.log_paid_twice(grant.limit());
-            }
-        }
-    }
-
-    fn charges_without_cost(&self) -> Vec<Grant> {
-        let entries = self.entries();
-        let charged = entries.charges.iter().filter(|entry| !entry.is_refused);
-        let charged = charged.map(|ChargeEntry { grant, .. }| grant);
-        charged.filter(|grant| !grant.has_explicit_cost()).cloned().collect()
     }
 
     /// Adds a meter to the extensions of the request, if the layer settles.

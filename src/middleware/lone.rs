@@ -12,7 +12,7 @@ use super::reject::{TOO_MANY, render_lone, render_refusal};
 use crate::algebra::{Terms, Verdict};
 use crate::backend::{Applied, Charge, Memory, Reading};
 use crate::key::{Extracted, Head};
-use crate::limiter::{CompleteAnswer, Level, Limit, Observers, Report, charge_unknown, units_of};
+use crate::limiter::{CompleteAnswer, Level, Limit, Observers, Report, units_of};
 
 /// Decides about a request by the first rule, which is the only one of the layer.
 // Not inlined, so it is compiled once and not for each service. Most responses need only the
@@ -39,7 +39,8 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Rend
         return decide_one(plan, head, Ok(Some(choice.demand(key, explicit_cost, 0))));
     };
     let jitter = || plan.limiter.random().up_to(plan.settings.jitter);
-    let applied = match memory.charge(&Charge::take(limit.bucket_of(&key), limit.bucket(), units)) {
+    let charge = || Charge::take(limit.bucket_of(&key), limit.bucket(), units);
+    let applied = match memory.charge(&charge()) {
         Ok((at, reading)) => {
             tell(plan, limit, cost, &reading);
             let level = || Level::new(limit, slice::from_ref(&reading), cost, at);
@@ -56,7 +57,7 @@ pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> Rend
             Applied::one(at, reading)
         }
         Err(unknown) => {
-            let applied = charge_unknown(&plan.limiter, unknown, (limit, &key, units));
+            let applied = unknown.charge(&charge());
             applied.readings().iter().for_each(|reading| tell(plan, limit, cost, reading));
             applied
         }

@@ -81,7 +81,7 @@ fn respond(plan: &Plan, rejection: &Rejection<'_>, head: &Head<'_>) -> Response<
 
 impl Outlook {
     fn new(plan: &Plan, planned: &PlannedRule, snapshot: Snapshot) -> Self {
-        let terms = plan.terms(snapshot.limit());
+        let terms = plan.mode().terms(snapshot.limit());
         Self { snapshot, cost: planned.fixed_cost(), terms }
     }
 

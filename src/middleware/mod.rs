@@ -314,7 +314,6 @@ mod lone_response;
 mod look;
 mod meter;
 mod missing_key;
-mod nested_charges;
 mod on_refusal;
 mod on_response;
 mod plan;
@@ -332,7 +331,6 @@ mod service;
 mod setup_check;
 mod shadow;
 mod waiter_counter;
-mod watch;
 
 pub use self::actual_cost::ActualCost;
 pub use self::admission::Admission;

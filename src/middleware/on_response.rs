@@ -9,7 +9,6 @@ use super::body::{RefusalText, to_refusal_text};
 use super::call_response::{ResponseStyle, restyle};
 use super::ledger::RequestLedger;
 use super::lone_response::LoneResponse;
-use super::nested_charges::note_charges;
 use super::plan::Plan;
 use crate::fields::{FieldNumbers, FieldSet, SERVER_TIMING, put_content_length};
 
@@ -112,7 +111,6 @@ impl OnResponse {
     pub(super) fn expose_ledger<B>(ledger: &Arc<RequestLedger>, request: &mut Request<B>) {
         Admission::expose(ledger, request);
         ledger.open_meter(request.extensions_mut());
-        note_charges(ledger, request);
     }
 
     /// Adds the header fields, and settles the tokens of the request. Returns the text of the

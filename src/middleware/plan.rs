@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::call_response::ResponseStyle;
 use super::log::Log;
@@ -11,11 +11,9 @@ use super::on_refusal::RefusalWording;
 use super::planned_rule::{PlannedRule, RuleLimit};
 use super::rules::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
-use super::watch::{ServiceCount, Watch};
-use crate::algebra::Terms;
 use crate::fields::{Dialects, FieldTemplate, LoneTemplate, PolicyText, RetryAfter};
 use crate::key::Key;
-use crate::limiter::{Demand, Limit, LimitUser, Mode, RateLimiter, explain_cost};
+use crate::limiter::{Demand, Limit, LimitUse, Mode, RateLimiter};
 
 /// The state that all services of a layer share.
 pub(super) struct Plan {
@@ -38,7 +36,8 @@ pub(super) struct Plan {
     /// The number of rules in the template.
     advertised_count: usize,
     pub(super) waiters: WaiterCounter,
-    pub(super) watch: Watch,
+    /// How it uses its limits, once it has made a service.
+    uses: OnceLock<Box<[Arc<LimitUse>]>>,
     pub(super) log: Log,
 }
 
@@ -79,7 +78,7 @@ impl Plan {
                 && matches!(settings.style.on_refusal.wording(), RefusalWording::ProblemDetails),
             advertised_count: 0,
             waiters: WaiterCounter::default(),
-            watch: Watch::default(),
+            uses: OnceLock::new(),
             log: Log::default(),
             settings,
         };
@@ -104,63 +103,27 @@ impl Plan {
         plan
     }
 
-    /// The layer makes a service.
-    ///
-    /// A layer that is not the only one with a limit of its name watches its requests. So does a
-    /// layer with several services, which may be around each other.
-    pub(super) fn count_service(self: &Arc<Self>) {
-        if !cfg!(feature = "tracing") || self.limiter.is_off() {
-            return;
-        }
-        match self.watch.count_service() {
-            ServiceCount::First => {
-                let user: Arc<dyn LimitUser> = Arc::<Self>::clone(self);
-                let rules = self.iter().map(|PlannedRule { rule, .. }| rule);
-                let limits = rules.map(|rule| (&*rule.limit, rule.chooser.is_some()));
-                let uses = self.limiter.uses();
-                uses.enter(limits, &user);
-                for planned in self.iter() {
-                    let numbers = self.limiter.current_shared(&planned.rule.limit);
-                    if let Some(why) = self.refuses_all_by(planned, numbers) {
-                        uses.log_refuses_all(numbers, &why);
-                    }
-                }
-            }
-            ServiceCount::Second => self.watch.start(),
-            ServiceCount::Later => {}
+    /// The layer makes a service. Before its first one, the log is told what is wrong with its
+    /// numbers.
+    pub(super) fn check_setup(&self) {
+        if cfg!(feature = "tracing") && !self.limiter.is_off() {
+            self.uses.get_or_init(|| self.iter().map(|planned| self.enter(planned)).collect());
         }
     }
 
-    /// How far a request may go when the bucket of this limit is short.
-    pub(super) fn terms(&self, limit: &Limit) -> Terms {
-        let mode = self.settings.queue.map_or(Mode::Take, |queue| Mode::Reserve(queue.max_wait));
-        mode.terms(limit)
+    /// How far a request may go when a bucket is short.
+    pub(super) fn mode(&self) -> Mode {
+        self.settings.queue.map_or(Mode::Take, |queue| Mode::Reserve(queue.max_wait))
     }
 
-    /// Why a rule refuses each of its requests while its limit has these numbers; `None` if it does
-    /// not, or if its limit or its cost depends on the request.
-    fn refuses_all_by(&self, planned: &PlannedRule, numbers: &Limit) -> Option<String> {
+    fn enter(&self, planned: &PlannedRule) -> Arc<LimitUse> {
         let rule = &planned.rule;
-        let cost = planned.fixed_cost().filter(|_| rule.chooser.is_none())?;
-        let is_enforced = rule.is_enforced_on_some();
-        is_enforced.then(|| explain_cost(numbers, cost, self.terms(numbers))).flatten()
-    }
-
-    /// Looks for mistakes before a watched request is decided.
-    #[cold]
-    pub(super) fn watch_request(&self) {
-        if self.watch.count_request() {
-            // Only now: a service that replaces another one is made while that one still exists.
-            self.limiter.uses().compare_numbers(self);
-            if self.watch.meets_neighbors() {
-                self.limiter.uses().watch_neighbors(self);
-            }
-        }
-    }
-
-    /// Whether the requests of the layer have ledgers.
-    pub(super) fn keeps_ledgers(&self) -> bool {
-        self.tracks_charges || self.watch.is_on()
+        let is_chosen = rule.chooser.is_some();
+        let is_known = !is_chosen && rule.is_enforced_on_some();
+        let cost = planned.fixed_cost().filter(|_| is_known);
+        let limit = Limit::clone(&rule.limit);
+        let new = LimitUse { limit, is_chosen, cost, mode: self.mode() };
+        self.limiter.uses().enter(new, self.limiter.current_shared(&rule.limit))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &PlannedRule> {
@@ -261,17 +224,6 @@ impl Plan {
             Some(planned) => Cow::Borrowed(&planned.policy),
             None => Cow::Owned(PolicyText::new(limit)),
         }
-    }
-}
-
-impl LimitUser for Plan {
-    fn watch(&self) {
-        self.watch.start();
-    }
-
-    fn refuses_all(&self, limit: &Limit, numbers: &Limit) -> Option<String> {
-        let of_limit = self.iter().filter(|planned| *planned.rule.limit == *limit);
-        of_limit.filter_map(|planned| self.refuses_all_by(planned, numbers)).next()
     }
 }
 

@@ -98,9 +98,7 @@ where
 #[inline]
 fn dispatch(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
     #[cfg(feature = "memory")]
-    if let (DecisionPath::Lone, false, Some(memory)) =
-        (plan.path, plan.watch.is_on(), plan.limiter.memory())
-    {
+    if let (DecisionPath::Lone, Some(memory)) = (plan.path, plan.limiter.memory()) {
         return lone::decide(plan, memory, head);
     }
     if plan.restyling.is_some() {

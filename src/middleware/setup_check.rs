@@ -9,7 +9,7 @@ use crate::limiter::Limit;
 
 /// How many requests are checked. If several clients are active, it is unlikely that the first
 /// thousand requests all have one key by chance.
-pub(super) const REQUESTS: u32 = 1_000;
+const REQUESTS: u32 = 1_000;
 
 /// Logs each kind of [`SetupWarning`] once.
 ///

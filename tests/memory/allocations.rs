@@ -113,6 +113,38 @@ fn fields_and_refusals_allocate_three_times() {
     assert_eq!(of_refusals(1_000), 400, "for an hour");
 }
 
+/// A server may make a layer for each connection. Each was compared with all others, and had a ledger
+/// for its requests.
+#[test]
+fn each_of_ten_thousand_layers_costs_the_same_and_answers_like_the_only_one() {
+    let limiter = limiter(&ManualClock::new(START));
+    let inner = || {
+        tower::service_fn(|_: Request<()>| {
+            std::future::ready(Ok::<_, Infallible>(Response::new(())))
+        })
+    };
+    let make = || limiter.layer(&LIMIT).key(header("x-user")).dialects(Dialect::None);
+    let mut services = Vec::with_capacity(10_000);
+    let mut costs = Vec::new();
+    for nth in 0..10_000 {
+        let layer = make();
+        let made = allocation_counter::measure(|| services.push(layer.layer(inner())));
+        let request = Request::builder().header("x-user", nth).body(()).unwrap();
+        let mut service = services[nth].clone();
+        assert_eq!(at_once(service.call(request)).unwrap().status(), StatusCode::OK);
+        let request = Request::builder().header("x-user", nth).body(()).unwrap();
+        let asked = allocations(|| drop(at_once(service.call(request)).unwrap()));
+        costs.push((made.count_total, made.bytes_total, asked));
+    }
+    let (first, second) = (costs[0], costs[1]);
+    assert_eq!(second.2, 0, "a request");
+    assert!(
+        costs[1..].iter().all(|costs| *costs == second),
+        "{first:?} {second:?} {:?}",
+        costs[9_999]
+    );
+}
+
 /// The bytes that `work` allocates and does not free.
 fn kept(work: impl FnOnce()) -> i64 {
     allocation_counter::measure(work).bytes_current

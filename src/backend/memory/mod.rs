@@ -332,11 +332,6 @@ pub(crate) struct UnknownBucket<'m> {
 }
 
 impl UnknownBucket<'_> {
-    /// Whether the bucket was stored for another quota, from which the charge converts it.
-    pub(crate) const fn has_other_quota(&self) -> bool {
-        matches!(self.unknown, LookupMiss::OtherQuota)
-    }
-
     /// Decides the charge for which the bucket was searched.
     #[cold]
     pub(crate) fn charge(self, charge: &Charge<'_>) -> Applied {
