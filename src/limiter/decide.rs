@@ -22,9 +22,9 @@ use super::queue::{HeldSlot, PendingReservation, QueueRegistry};
 use super::rate_limited::RateLimited;
 use super::reserved_slot::ReservedSlot;
 use crate::algebra::Verdict;
-#[cfg(feature = "memory")]
-use crate::backend::LineTicket;
 use crate::backend::{Answer, Applied, BackendError, OnFailure};
+#[cfg(feature = "memory")]
+use crate::backend::{LineTicket, Memory};
 
 /// Who asks, and for what.
 #[derive(Clone, Copy, Debug)]
@@ -96,23 +96,7 @@ impl RateLimiter {
         }
         #[cfg(feature = "memory")]
         if let Some(memory) = self.memory() {
-            // Complete, and of a store that never fails.
-            let decided = match asking.reserves() {
-                false => self.submit_here(memory, demands, asking.longest).map(|applied| {
-                    self.read(demands, asking, CompleteAnswer::of_memory(applied), None)
-                }),
-                true => {
-                    let drained_by = asking.is_drained.then(|| self.queues());
-                    let modes = [asking.mode, asking.longest];
-                    self.reserve(memory, demands, modes, drained_by).map(|(applied, ticket)| {
-                        let place = Place { ticket, under_way: None };
-                        self.read(demands, asking, CompleteAnswer::of_memory(applied), Some(place))
-                    })
-                }
-            };
-            return Asked::Decided(
-                decided.unwrap_or_else(|too_large| self.too_large(demands, asking, too_large)),
-            );
+            return Asked::Decided(self.ask_here(memory, demands, asking));
         }
         // Before the store is asked: until the answer is read, the slot of another request may have
         // to wait for what becomes of this one.
@@ -126,6 +110,33 @@ impl RateLimiter {
                 Asked::Pending(PendingDecision { asking, answer, place })
             }
             Err(too_large) => Asked::Decided(self.too_large(demands, asking, too_large)),
+        }
+    }
+
+    /// As [`ask`](Self::ask), in memory: its answers are complete, and it never fails.
+    // Not inlined, so that the decision is written where it is returned.
+    #[cfg(feature = "memory")]
+    #[inline(never)]
+    fn ask_here<L: Borrow<Limit>>(
+        &self,
+        memory: &Memory,
+        demands: &mut [Demand<L>],
+        asking: Asking,
+    ) -> Decided {
+        if asking.reserves() {
+            let drained_by = asking.is_drained.then(|| self.queues());
+            let modes = [asking.mode, asking.longest];
+            return match self.reserve(memory, demands, modes, drained_by) {
+                Ok((applied, ticket)) => {
+                    let (answer, under_way) = (CompleteAnswer::of_memory(applied), None);
+                    self.read(demands, asking, answer, Some(Place { ticket, under_way }))
+                }
+                Err(too_large) => self.too_large(demands, asking, too_large),
+            };
+        }
+        match self.take_here(memory, demands, asking.longest) {
+            Ok(applied) => self.read(demands, asking, CompleteAnswer::of_memory(applied), None),
+            Err(too_large) => self.too_large(demands, asking, too_large),
         }
     }
 

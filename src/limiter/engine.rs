@@ -293,8 +293,8 @@ impl RateLimiter {
     ///
     /// As [`submit`](Self::submit).
     #[cfg(feature = "memory")]
-    #[inline(never)]
-    pub(super) fn submit_here<L: Borrow<Limit>>(
+    #[inline(always)]
+    pub(super) fn take_here<L: Borrow<Limit>>(
         &self,
         memory: &Memory,
         demands: &mut [Demand<L>],

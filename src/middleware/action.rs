@@ -12,7 +12,6 @@ use super::ledger::RequestLedger;
 use super::missing_key::NoKey;
 use super::on_response::OnResponse;
 use super::planned_rule::RuleLimit;
-use super::shadow::Shadow;
 use super::waiter_counter::WaiterGuard;
 use crate::backend::BackendError;
 use crate::fields::OutageHint;
@@ -20,6 +19,9 @@ use crate::limiter::{CompleteAnswer, Demand, Limit, QueueStay, RateLimited, Rese
 
 /// What the rules demand for a request; most layers have one rule.
 pub(super) type RuleDemands<'p> = SmallVec<[Demand<RuleLimit<'p>>; 1]>;
+
+/// What a rule in shadow mode demands for a request.
+pub(super) type Shadow = Demand<RuleLimit<'static>>;
 
 /// The decision about a request.
 pub(super) enum Action<'p> {

@@ -10,14 +10,14 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::action::QueuedSlot;
+use super::action::{QueuedSlot, Shadow};
 use super::advertise::fields_after_turn;
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
 use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
 use super::reject::render_drained;
-use super::shadow::{self, PendingShadows, Shadow};
+use super::shadow::{self, PendingShadows};
 use super::waiter_counter::WaiterGuard;
 use crate::fields;
 use crate::key::Head;

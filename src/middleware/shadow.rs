@@ -4,14 +4,11 @@ use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
 
-use super::action::{Action, EventualAction};
+use super::action::{Action, EventualAction, Shadow};
 use super::ledger::RequestLedger;
 use super::plan::Plan;
-use super::planned_rule::{PlannedRule, RuleLimit};
-use crate::limiter::{Asked, Asking, Decided, DecisionSource, Demand, OnFailure, Refused};
-
-/// What a rule in shadow mode demands.
-pub(super) type Shadow = Demand<RuleLimit<'static>>;
+use super::planned_rule::PlannedRule;
+use crate::limiter::{Asked, Asking, Decided, DecisionSource, OnFailure, Refused};
 
 /// The rest of some shadows, whose store has not answered at once.
 pub(super) type PendingShadows = Pin<Box<dyn Future<Output = ()> + Send>>;
