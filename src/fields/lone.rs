@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
+use super::policies::RATELIMIT;
 use super::policy::{FieldNumbers, PolicyText};
 use super::retry_after::ceil_seconds;
 use super::template::FieldTemplate;
@@ -19,8 +20,7 @@ use crate::limiter::{Level, Limit};
 pub(crate) struct LoneTemplate {
     policy: PolicyText,
     fields: Arc<FieldTemplate>,
-    /// Problem details with status 429. The header fields are a blank `Retry-After`, a blank
-    /// `RateLimit` if that is sent, then those that are the same in all refusals.
+    /// Problem details with status 429. `Retry-After`, and `RateLimit` if that is sent, are blank.
     refusal: Response<Option<Arc<Bytes>>>,
 }
 
@@ -60,13 +60,11 @@ impl LoneTemplate {
         retry_after: Duration,
     ) -> Response<Option<Arc<Bytes>>> {
         let mut response = self.refusal.clone();
-        // A header map iterates in the order in which its fields were inserted, blanks first.
-        let mut blanks = response.headers_mut().values_mut();
-        if let Some(blank) = blanks.next() {
+        let headers = response.headers_mut();
+        if let Some(blank) = headers.get_mut(&RETRY_AFTER) {
             *blank = number::value(ceil_seconds(retry_after));
         }
-        if !self.fields.is_empty()
-            && let Some(blank) = blanks.next()
+        if let Some(blank) = headers.get_mut(&RATELIMIT)
             && let Some(member) = self.policy.member(numbers)
         {
             *blank = member;

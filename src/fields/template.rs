@@ -11,7 +11,7 @@ use super::policy::PolicyText;
 #[derive(Debug)]
 pub(crate) struct FieldTemplate {
     policy: Option<HeaderValue>,
-    /// A blank `RateLimit` first, then `RateLimit-Policy`; empty without draft 11.
+    /// A blank `RateLimit`, and `RateLimit-Policy`; empty without draft 11.
     fields: HeaderMap,
 }
 
@@ -35,12 +35,7 @@ impl FieldTemplate {
         self.policy.clone()
     }
 
-    /// Whether the template has no fields of draft 11.
-    pub(super) fn is_empty(&self) -> bool {
-        self.fields.is_empty()
-    }
-
-    /// The fields of draft 11: `RateLimit` first, which has no members yet.
+    /// The fields of draft 11. `RateLimit` has no members yet.
     pub(super) fn blank(&self) -> HeaderMap {
         self.fields.clone()
     }
@@ -54,7 +49,7 @@ impl FieldTemplate {
             return;
         }
         *headers = self.blank();
-        if let Some(blank) = headers.values_mut().next() {
+        if let Some(blank) = headers.get_mut(&RATELIMIT) {
             *blank = members;
         }
     }
