@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
+use super::member_cache::Serial;
 use super::policies::RATELIMIT;
 use super::policy::{FieldNumbers, PolicyText};
 use super::retry_after::ceil_seconds;
@@ -19,6 +20,7 @@ use crate::limiter::{Level, Limit};
 #[derive(Debug)]
 pub(crate) struct LoneTemplate {
     policy: PolicyText,
+    serial: Serial,
     fields: Arc<FieldTemplate>,
     /// Problem details with status 429. `Retry-After`, and `RateLimit` if that is sent, are blank.
     refusal: Response<Option<Arc<Bytes>>>,
@@ -37,7 +39,7 @@ impl LoneTemplate {
         headers.extend(fields.blank());
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(problem::MEDIA_TYPE));
         headers.insert(CACHE_CONTROL, NO_STORE);
-        Self { policy: PolicyText::new(limit), fields, refusal }
+        Self { policy: PolicyText::new(limit), serial: Serial::next(), fields, refusal }
     }
 
     /// The numbers of how the limit stands.
@@ -48,7 +50,7 @@ impl LoneTemplate {
 
     /// Writes the fields, in front of those that an inner layer wrote.
     pub(crate) fn write_to(&self, numbers: FieldNumbers, headers: &mut HeaderMap) {
-        if let Some(member) = self.policy.member(numbers) {
+        if let Some(member) = self.policy.member(self.serial, numbers) {
             self.fields.write_to(member, headers);
         }
     }
@@ -65,7 +67,7 @@ impl LoneTemplate {
             *blank = number::value(ceil_seconds(retry_after));
         }
         if let Some(blank) = headers.get_mut(&RATELIMIT)
-            && let Some(member) = self.policy.member(numbers)
+            && let Some(member) = self.policy.member(self.serial, numbers)
         {
             *blank = member;
         }

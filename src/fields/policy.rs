@@ -27,7 +27,6 @@ pub(crate) struct PolicyText {
     pub(super) quota: u64,
     /// The seconds in which that many tokens refill.
     pub(super) window: u64,
-    serial: Serial,
 }
 
 /// How a limit stands, in the numbers that the fields show.
@@ -46,14 +45,14 @@ impl PolicyText {
         text.bytes(&name).bytes(b";q=").number(quota).bytes(b";w=").number(window);
         let mut prefix = name;
         prefix.extend_from_slice(b";r=");
-        let (text, prefix, serial) = (text.into_bytes().into(), prefix.into(), Serial::next());
-        Self { text, prefix, quota, window, serial }
+        Self { text: text.into_bytes().into(), prefix: prefix.into(), quota, window }
     }
 
     /// The field `RateLimit` of draft 11 with this limit as its only member: `"name";r=19;t=114`.
+    /// The serial is of this text.
     #[inline]
-    pub(super) fn member(&self, numbers: FieldNumbers) -> Option<HeaderValue> {
-        let (serial, remaining, seconds) = (self.serial, numbers.remaining, numbers.seconds());
+    pub(super) fn member(&self, serial: Serial, numbers: FieldNumbers) -> Option<HeaderValue> {
+        let (remaining, seconds) = (numbers.remaining, numbers.seconds());
         member(MemberKey { serial, remaining, seconds }, || self.new_member(numbers))
     }
 

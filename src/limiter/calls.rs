@@ -312,7 +312,8 @@ impl<'l> LimitCall<'l> {
                 Ok(Permit::new(limiter, demands.take(), answer.into_applied()))
             }
             Decided::Refused(refused) => {
-                let (limit, jitter) = (demands.limit(), Duration::from_nanos(*jitter));
+                let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
+                let limit = demands.limit();
                 Err(refused.error(limiter, demands.as_slice(), limit, jitter))
             }
             Decided::TooLarge(error) => Err(error),

@@ -311,6 +311,18 @@ impl PendingDecision {
         limiter.decided_at(demands, asking, answer.await, place)
     }
 
+    /// As [`decide`](Self::decide). An answer that decides nothing is left to the caller, who may have
+    /// gone.
+    pub(super) async fn decide_if_answered<L: Borrow<Limit>>(
+        self,
+        limiter: &RateLimiter,
+        demands: &[Demand<L>],
+    ) -> Result<Decided, BackendError> {
+        let Self { asking, answer, place } = self;
+        let applied = answer.await?;
+        Ok(limiter.decided_at(demands, asking, Ok(applied), place))
+    }
+
     /// The answer of a store that was not asked to reserve.
     pub(super) fn into_answer(self) -> BoxedAnswer<Applied> {
         self.answer
@@ -325,7 +337,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// The error of a call whose first limit is this. It adds up to `jitter` to the wait.
+    /// The error of a call whose first limit is this, with `jitter` in its wait.
     pub(crate) fn error<L: Borrow<Limit>>(
         &self,
         limiter: &RateLimiter,
@@ -333,7 +345,6 @@ impl Refused {
         limit: &Limit,
         jitter: Duration,
     ) -> RateLimited {
-        let jitter = limiter.random().up_to(jitter);
         match self.answer.refusal(demands, jitter) {
             Some(error) => error.with_speech(limiter.speech()),
             None => limiter.unavailable(limit, BackendError::incomplete()),

@@ -306,6 +306,8 @@ impl<'l> Demands<'l> {
     pub(super) fn update_numbers(&mut self, replacements: &'l Replacements) {
         for demand in self.as_mut_slice() {
             demand.limit = replacements.current(demand.limit);
+            // Drawn among other shards, if the call starts again.
+            demand.shards = [0; 2];
         }
     }
 

@@ -116,6 +116,9 @@ impl RateLimiter {
     /// ```
     #[must_use]
     pub fn with_backend(&self, backend: impl Backend) -> Self {
+        if self.is_off() {
+            return self.clone();
+        }
         let LimiterState { uses, replacements, defaults, .. } = &*self.shared;
         let uses = Arc::new(uses.elsewhere());
         Self::with_parts(backend, uses, Arc::clone(replacements), defaults.clone())

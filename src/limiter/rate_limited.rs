@@ -247,6 +247,17 @@ impl RateLimited {
         matches!(&self.0.cause, RateLimitedCause::TooLarge { .. })
     }
 
+    /// The cost that no wait makes fit.
+    pub(super) fn cost(&self) -> u64 {
+        match &self.0.cause {
+            RateLimitedCause::TooLarge { cost, .. } => *cost,
+            RateLimitedCause::Refused { by, .. } => {
+                by.as_slice().first().map_or(0, |snapshot| snapshot.cost())
+            }
+            RateLimitedCause::Unavailable { .. } => 0,
+        }
+    }
+
     /// The limit that could never grant the cost, and the terms that were asked for.
     pub(super) fn unfit(&self) -> Option<(&Limit, Terms)> {
         match &self.0.cause {

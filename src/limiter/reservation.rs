@@ -83,6 +83,7 @@ pub(super) struct Request {
     pub(super) limiter: RateLimiter,
     pub(super) demands: Vec<Demand<Arc<Limit>>>,
     pub(super) asking: Asking,
+    /// Drawn already.
     pub(super) jitter: Duration,
 }
 
@@ -124,7 +125,7 @@ impl Request {
         let slot = place.hold(&limiter, &answer, all()).ok_or_else(incomplete)?;
         // The jitter is cut where the wait would get too long: a random number must not decide
         // whether there is a reservation.
-        let jitter = limiter.random().up_to(jitter).min(asking.max_wait().saturating_sub(wait));
+        let jitter = jitter.min(asking.max_wait().saturating_sub(wait));
         let slowest = Grant::slowest(all()).unwrap_or(first.shared_limit());
         let promised = wait.saturating_add(jitter);
         let stay = limiter.join(&demands, asking, &answer, slowest, promised);

@@ -66,18 +66,21 @@ impl Future for ReserveCall<'_> {
             demands.update_numbers(limiter.replacements());
         }
         let limit = demands.limit();
-        let ask = || {
-            let mode = Mode::Reserve(*max_wait);
-            let asking = Asking {
-                mode,
-                longest: mode,
-                ..Asking::take(DecisionSource::Handler, limiter.get_on_failure())
-            };
-            let asked = limiter.ask(demands.as_mut_slice(), asking);
+        let mode = Mode::Reserve(*max_wait);
+        let asking = Asking {
+            mode,
+            longest: mode,
+            ..Asking::take(DecisionSource::Handler, limiter.get_on_failure())
+        };
+        let request = |demands: &[Demand<&Limit>]| {
             let own = |one: &Demand<&Limit>| one.with_limit(Arc::new(one.limit.clone()));
-            let demands = demands.as_slice().iter().map(own).collect();
-            let jitter = Duration::from_nanos(*jitter);
-            let request = Request { limiter: limiter.clone(), demands, asking, jitter };
+            let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
+            let demands = demands.iter().map(own).collect();
+            Request { limiter: limiter.clone(), demands, asking, jitter }
+        };
+        let ask = || {
+            let asked = limiter.ask(demands.as_mut_slice(), asking);
+            let request = request(demands.as_slice());
             match asked {
                 Asked::Decided(decided) => Answer::Ready(Ok(request.reserve(limit, decided))),
                 // The answer is awaited even if the call is dropped, since what it reserved has to
@@ -85,7 +88,8 @@ impl Future for ReserveCall<'_> {
                 Asked::Pending(pending) => {
                     let limit = limit.clone();
                     let reserved = Answer::pending(async move {
-                        let decided = pending.decide(&request.limiter, &request.demands).await;
+                        let Request { limiter, demands, .. } = &request;
+                        let decided = pending.decide_if_answered(limiter, demands).await?;
                         Ok(request.reserve(&limit, decided))
                     });
                     Answer::Pending(Box::pin(DetachOnDrop::new(reserved)))
@@ -93,7 +97,10 @@ impl Future for ReserveCall<'_> {
             }
         };
         let reserved = ready!(answer.poll(cx, ask));
-        Poll::Ready(reserved.unwrap_or_else(|error| Err(limiter.unavailable(limit, error))))
+        Poll::Ready(reserved.unwrap_or_else(|error| {
+            let decided = limiter.decided(demands.as_slice(), asking, Err(error));
+            request(demands.as_slice()).reserve(limit, decided)
+        }))
     }
 }
 

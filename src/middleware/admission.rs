@@ -109,6 +109,9 @@ impl Admission {
 
     /// How each limit stood that is a [shadow](super::Rule::shadow) for the request. The limit
     /// would have admitted the request if its cost [fits](Snapshot::fits).
+    ///
+    /// A request that has waited in the queue is charged to them while it runs. With a store that
+    /// answers later, they are here once it has answered.
     #[must_use]
     pub fn shadows(&self) -> Vec<Snapshot> {
         self.select_snapshots(true)

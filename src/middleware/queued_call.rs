@@ -1,6 +1,5 @@
 //! A request in the queue: it waits for its turn, then for the inner service to be ready.
 
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -17,7 +16,7 @@ use super::ledger::RequestLedger;
 use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
 use super::reject::render_drained;
-use super::shadow::{self, PendingShadows};
+use super::shadow;
 use super::waiter_counter::WaiterGuard;
 use crate::fields;
 use crate::key::Head;
@@ -38,7 +37,7 @@ pin_project! {
     enum QueuedCallStage {
         Waiting { #[pin] wait: Wait },
         // Its turn has come; the inner service is not called yet.
-        Turn { turn: Option<PendingTurn>, charging: Option<PendingShadows> },
+        Turn { turn: Option<PendingTurn> },
     }
 }
 
@@ -58,19 +57,22 @@ struct WaitingRequest<S, B> {
 
 /// The turn of a request while its service is called. If the call panics, the request has run all
 /// the same.
-struct CalledTurn(Option<PendingTurn>);
+struct CalledTurn(Option<(PendingTurn, Option<QueueStay>)>);
 
 impl CalledTurn {
-    fn use_up(mut self) -> Option<UsedTurn> {
-        self.0.take().map(PendingTurn::use_up)
+    fn use_up(&mut self) -> Option<UsedTurn> {
+        let (turn, stay) = self.0.take()?;
+        let used = turn.use_up();
+        if let Some(stay) = stay {
+            stay.serve();
+        }
+        Some(used)
     }
 }
 
 impl Drop for CalledTurn {
     fn drop(&mut self) {
-        if let Some(turn) = self.0.take() {
-            turn.use_up();
-        }
+        self.use_up();
     }
 }
 
@@ -108,10 +110,10 @@ where
     ) -> Poll<Result<QueueExit<S::Future>, S::Error>> {
         let mut this = self.project();
         loop {
-            let (turn, charging) = match this.stage.as_mut().project() {
+            let turn = match this.stage.as_mut().project() {
                 QueuedCallStageProjection::Waiting { wait } => match ready!(wait.poll(cx)) {
                     Ok(turn) => {
-                        this.stage.set(QueuedCallStage::Turn { turn: Some(turn), charging: None });
+                        this.stage.set(QueuedCallStage::Turn { turn: Some(turn) });
                         continue;
                     }
                     // The wait has given up the slot already.
@@ -124,26 +126,19 @@ where
                         return Poll::Ready(Ok(QueueExit::Rejected(response)));
                     }
                 },
-                QueuedCallStageProjection::Turn { turn, charging } => (turn, charging),
+                QueuedCallStageProjection::Turn { turn } => turn,
             };
             let Some(held) = this.held.as_mut() else { return Poll::Pending };
-            if charging.is_none() {
-                // Only after the turn: a service that was ready before would hold its resource
-                // during the wait. Meanwhile the turn is kept, which delays no other waiter.
-                match held.service.poll_ready(cx) {
-                    Poll::Ready(Ok(())) => {}
-                    Poll::Ready(Err(error)) => {
-                        // Dropping both frees the slot and the room in the queue for other requests.
-                        drop((turn.take(), this.held.take()));
-                        return Poll::Ready(Err(error));
-                    }
-                    Poll::Pending => return Poll::Pending,
+            // Only after the turn: a service that was ready before would hold its resource during the
+            // wait. Meanwhile the turn is kept, which delays no other waiter.
+            match held.service.poll_ready(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => {
+                    // Dropping both frees the slot and the room in the queue for other requests.
+                    drop((turn.take(), this.held.take()));
+                    return Poll::Ready(Err(error));
                 }
-                let shadows = mem::take(&mut held.shadows);
-                *charging = shadow::charge(&held.plan, held.ledger.as_ref(), shadows);
-            }
-            if let Some(charging) = charging {
-                ready!(charging.as_mut().poll(cx));
+                Poll::Pending => return Poll::Pending,
             }
             let (Some(held), Some(pending)) = (this.held.take(), turn.take()) else {
                 return Poll::Pending;
@@ -157,8 +152,10 @@ where
                 guard,
                 ledger,
                 stay,
-                ..
+                shadows,
             } = held;
+            // Their answers are not waited for: the request runs at its instant.
+            shadow::charge_beside(&plan, ledger.as_ref(), shadows);
             if let Some(ledger) = &ledger {
                 ledger.outlive_resets(&pending);
                 // Before the call, so that the handler finds its `Admission` and its meter in the
@@ -167,16 +164,13 @@ where
             }
             let waited = since.elapsed();
             let method = request.method().clone();
-            let (turn, ledger) = (CalledTurn(Some(pending)), RunningLedger(ledger));
+            let (mut turn, ledger) = (CalledTurn(Some((pending, stay))), RunningLedger(ledger));
             let future = service.call(request);
             // After the call, so that the requests behind this one call the service after it.
             let used = turn.use_up();
             // The request was counted until here, so the bound of the queue includes those that
             // wait for the service.
             drop(guard);
-            if let Some(stay) = stay {
-                stay.serve();
-            }
             let timing = fields::server_timing(&limit, waited);
             let fields =
                 used.filter(|_| plan.sends_fields()).map(|used| fields_after_turn(&plan, &used));

@@ -148,7 +148,6 @@ fn to_refusal_text(response: Response<Bytes>) -> Response<RefusalText> {
 /// Renders the response to a request that no wait helps.
 fn render_unasked(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Response<Bytes> {
     plan.log.refused_unasked(error);
-    plan.limiter.uses().note_unfit(error);
     let fields = error_fields(error, plan.dialects());
     let mut response = match renderer(plan, head) {
         Renderer::Own(wording) => refusal_for_good(wording, error),

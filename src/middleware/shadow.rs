@@ -4,6 +4,8 @@ use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
+
 use super::action::{Action, EventualAction, Shadow};
 use super::ledger::RequestLedger;
 use super::plan::Plan;
@@ -11,7 +13,7 @@ use super::planned_rule::PlannedRule;
 use crate::limiter::{Asked, Asking, Decided, DecisionSource, OnFailure, Refused};
 
 /// The rest of some shadows, whose store has not answered at once.
-pub(super) type PendingShadows = Pin<Box<dyn Future<Output = ()> + Send>>;
+type PendingShadows = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Charges the shadow rules for a request that is not rejected: at once, or at its turn if it waits.
 /// They come after the enforced rules, so that those decide as they would without shadows.
@@ -56,7 +58,7 @@ fn at_its_turn(mut action: Action<'_>, shadows: Vec<Shadow>) -> Action<'_> {
 
 /// Charges shadows, each on its own. With a store that answers at once, as in memory, no future is
 /// made for them.
-pub(super) fn charge(
+fn charge(
     plan: &Arc<Plan>,
     ledger: Option<&Arc<RequestLedger>>,
     shadows: Vec<Shadow>,
@@ -87,6 +89,19 @@ pub(super) fn charge(
         }));
     }
     None
+}
+
+/// Charges shadows for a request that runs meanwhile. A task awaits a store that answers later.
+pub(super) fn charge_beside(
+    plan: &Arc<Plan>,
+    ledger: Option<&Arc<RequestLedger>>,
+    shadows: Vec<Shadow>,
+) {
+    if let Some(rest) = charge(plan, ledger, shadows)
+        && let Ok(runtime) = Handle::try_current()
+    {
+        runtime.spawn(rest);
+    }
 }
 
 fn ask(plan: &Plan, shadow: &mut Shadow) -> Asked {

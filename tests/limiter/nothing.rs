@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tollgate::algebra::{Bucket, Terms, Verdict, calculate};
-use tollgate::backend::DebtorReport;
+use tollgate::backend::{DebtorReport, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::limiter::{Decision, Outcome};
 use tollgate::{
@@ -201,6 +201,15 @@ fn a_limiter_that_is_switched_off_lets_it_through() {
         assert!(at_once(limiter.penalize(limit, 5).key(7)).is_ok());
         assert!(at_once(limiter.block(limit, HOUR).key(7)).is_ok());
         assert!(at_once(limiter.debtors(limit)).is_ok());
+    }
+}
+
+#[test]
+fn a_limiter_that_is_switched_off_stays_off_in_another_store() {
+    static ONE: Limit = Limit::new("one", Quota::token_bucket(1, HOUR));
+    let limiter = RateLimiter::in_memory().enabled(false).with_backend(Memory::new());
+    for _ in 0..3 {
+        assert!(!at_once(limiter.limit(&ONE)).unwrap().is_decided());
     }
 }
 

@@ -473,6 +473,26 @@ async fn a_request_in_the_queue_is_charged_to_the_shadow_at_its_turn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_in_the_queue_runs_at_its_instant_however_late_the_shadow_is_answered() {
+    static SPACED: Limit =
+        Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(1).max_reserved(9));
+    let (store, limiter, near) = Late::new();
+    let layer = limiter.layer(&SPACED).queue(MINUTE).and(Rule::new(&TEN).shadow());
+    let recorder = Recorder::new();
+    let service = layer.layer(recorder.clone());
+    let first = send(&service, Request::new(0)).await;
+    let second = send(&service, Request::new(1)).await;
+    let held = store.close();
+    for answer in [first, second] {
+        assert_eq!(answer.await.unwrap().status(), 200);
+    }
+    assert_eq!(recorder.ran().last().unwrap().1.as_millis() / 100, 10);
+    held.let_go();
+    settled().await;
+    assert_eq!(tokens(&near, &TEN).round(), 8.0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_that_does_not_get_ready_costs_the_shadow_nothing() {
     static SPACED: Limit =
         Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(1).max_reserved(9));

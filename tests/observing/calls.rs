@@ -69,6 +69,12 @@ fn of_two_demands_on_one_limit_the_one_that_is_short_has_refused() {
     assert_eq!(journal.take(), refused);
     at_once(limiter.limit(&TWO).key("carol").and(&TWO).key("alice").cost(3)).unwrap_err();
     assert_eq!(journal.take(), ["handler two not_taken 1", "handler two too_large 3 *"]);
+    // Those on one bucket cost too much together.
+    let call = limiter.limit(&TWO).key("a").cost(2).and(&TWO).key("a").cost(1);
+    at_once(call.and(&TWO).key("b").cost(2)).unwrap_err();
+    let denied =
+        ["handler two not_taken 2", "handler two too_large 1 *", "handler two not_taken 2"];
+    assert_eq!(journal.take(), denied);
 }
 
 /// A store that the limiter does not know as memory takes another way through the code.

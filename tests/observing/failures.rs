@@ -165,6 +165,20 @@ async fn a_call_that_is_dropped_before_its_answer_is_not_told() {
     assert_eq!(journal.take(), ["store decided in 5ms", "handler open admitted 1 *"]);
 }
 
+/// In an outage as well: no work has passed.
+#[tokio::test(start_paused = true)]
+async fn a_reservation_that_is_dropped_before_an_outage_is_known_passes_nothing() {
+    let distant = Distant::new();
+    distant.is_down.store(true, Ordering::Relaxed);
+    let (journal, limiter) = Journal::of(&RateLimiter::new(distant));
+    tollgate_testing::ask_and_drop(limiter.limit(&OPEN).reserve());
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(limiter.passed_uncounted(), 0);
+    assert_eq!(journal.take(), ["store failed in 5ms: timeout"]);
+    limiter.limit(&OPEN).reserve().await.unwrap();
+    assert_eq!(limiter.passed_uncounted(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_recovery_is_told_once_a_minute_after_the_last_failure() {
     let store = Distant::new();

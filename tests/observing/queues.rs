@@ -79,6 +79,22 @@ async fn a_request_that_leaves_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_whose_service_panics_when_it_is_called_has_been_served() {
+    for limiter in stores() {
+        let (journal, limiter) = Journal::of(&limiter);
+        let layer = limiter.layer(&TENTHS).queue(SECOND);
+        let service = layer.layer(tower::service_fn(|_: Request<()>| {
+            panic!("before there is a future");
+            #[expect(unreachable_code, reason = "its type is that of the future")]
+            ready(Ok::<_, Infallible>(Response::new(())))
+        }));
+        tokio::spawn(service.oneshot(Request::new(()))).await.unwrap_err();
+        let told = journal.take();
+        assert!(told.last().unwrap().contains("served"), "{told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_drained_request_is_told_once_and_none_of_those_in_time() {
     for limiter in stores() {
         let (journal, limiter) = Journal::of(&limiter);

@@ -100,20 +100,26 @@ impl<'a> Report<'a> {
         report
     }
 
-    /// Demands of which one costs more than its limit can ever grant, or is on a limit that grants
-    /// nothing. Of several demands on that limit, it is the one that costs most.
+    /// Demands of which one costs more than its limit can ever grant, alone or with those before it
+    /// on the same buckets, or is on a limit that grants nothing.
     pub(crate) fn too_large<L: Borrow<Limit>>(
         source: DecisionSource,
         demands: &'a [Demand<L>],
         error: &RateLimited,
     ) -> Self {
-        let denied = if error.is_too_large() { Outcome::TooLarge } else { Outcome::Refused };
-        let is_denied = |demand: &&Demand<L>| demand.limit().name() == error.limit().name();
-        let largest = demands.iter().rev().filter(is_denied).max_by_key(|demand| demand.cost);
+        let outcome = if error.is_too_large() { Outcome::TooLarge } else { Outcome::Refused };
+        let is_denied = |nth: usize, demand: &Demand<L>| {
+            let is_before =
+                |one: &&Demand<L>| one.limit() == demand.limit() && one.key == demand.key;
+            let before = demands.iter().take(nth).filter(is_before);
+            let all = before.fold(demand.cost, |all, one| all.saturating_add(one.cost));
+            demand.limit() == error.limit() && [demand.cost, all].contains(&error.cost())
+        };
+        let mut denied = (demands.iter().enumerate()).position(|(nth, one)| is_denied(nth, one));
         let mut report = Self::new(source);
-        for demand in demands {
-            let is_it = largest.is_some_and(|largest| std::ptr::eq(largest, demand));
-            let outcome = if is_it { denied } else { Outcome::NotTaken };
+        for (nth, demand) in demands.iter().enumerate() {
+            let is_it = denied.take_if(|denied| *denied == nth).is_some();
+            let outcome = if is_it { outcome } else { Outcome::NotTaken };
             report.add(demand.limit(), demand.cost, outcome, None);
         }
         report
