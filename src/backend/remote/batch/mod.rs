@@ -103,7 +103,6 @@ pub(in crate::backend) enum Division {
     /// Not at all.
     None,
     /// One by one. Of the call, nothing was carried out.
-    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "a cluster has several places"))]
     OneByOne,
     /// Those whose slot is another one by now in calls for that slot, and the others together. Of
     /// the call, nothing was carried out.
@@ -275,9 +274,10 @@ impl<C: Carrier> BatcherShared<C> {
                         }
                     }
                 },
-                // Of a call that named two places, each job may be in one place alone.
+                // What fails one of the jobs may let others be.
                 Division::OneByOne if jobs.len() > 1 => {
-                    for job in jobs {
+                    let is_due = |job: &Job| !job.is_expired(Instant::now());
+                    for job in jobs.into_iter().filter(is_due) {
                         let alone = JobBatch { jobs: vec![job], last_arrival };
                         match self.send_together(slot, alone, Answers::default()).await {
                             // At once, since each of the next jobs takes a call of its own.
