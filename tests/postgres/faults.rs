@@ -30,7 +30,8 @@ async fn a_store_is_made_before_its_server_is_there() {
 }
 
 /// The limit on the size of files stands for a full disk. New buckets are not stored then, so their
-/// requests fail; clients without tokens are refused as ever, and nothing has to be repaired.
+/// requests fail; clients without tokens are refused as ever, those whose rows are there are admitted,
+/// and nothing has to be repaired.
 #[tokio::test]
 async fn a_disk_that_is_full_fails_what_must_be_stored_and_admits_nothing_else() {
     static DAILY: Limit = Limit::new("daily", Quota::token_bucket(2, DAY));
@@ -40,6 +41,7 @@ async fn a_disk_that_is_full_fails_what_must_be_stored_and_admits_nothing_else()
     for _ in 0..2 {
         limiter.limit(&DAILY).key("alice").await.unwrap();
     }
+    limiter.limit(&COUNTED).key("bob").await.unwrap();
     // The table has more than 18 MB, and the log of the server keeps to files of 16 MB.
     let filler = "INSERT INTO tollgate.buckets SELECT int8send(i), 0, 4e15::bigint, 1, 1, 4e15::bigint, \
                   1 FROM generate_series(1, 140000) i";
@@ -63,6 +65,14 @@ async fn a_disk_that_is_full_fails_what_must_be_stored_and_admits_nothing_else()
         let told = limiter.limit(&DAILY).key("alice").await.unwrap_err();
         assert!(told.is_refused(), "{told:?}");
         assert_eq!(limiter.peek(&DAILY).key(format!("new {stored}")).await.unwrap().remaining(), 2);
+    }
+    // A bucket that has its row goes on, also in calls with new ones.
+    let limiter = &limiter;
+    let ask = async |key: String| limiter.limit(&COUNTED).key(key).await;
+    for nth in 0..20 {
+        let keys = (0..60).map(|other| format!("new {nth} {other}")).chain(["bob".to_owned()]);
+        let told = join_all(keys.map(ask)).await;
+        assert!(told.last().unwrap().is_ok() && told.iter().any(Result::is_err), "{nth}: {told:?}");
     }
     server.limit_files(None);
     let permit = limiter.limit(&DAILY).key(format!("new {stored}")).await.unwrap();

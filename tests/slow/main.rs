@@ -3,7 +3,7 @@
 
 #![cfg(all(feature = "memory", feature = "axum"))]
 
-#[cfg(all(feature = "embedded", feature = "postgres", feature = "redis"))]
+#[cfg(all(feature = "embedded", feature = "leasing", feature = "postgres", feature = "redis"))]
 mod floods;
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::sleep;
 use tollgate::backend::Backend;
-use tollgate::{DAY, Limit, OnFailure, Quota, RateLimited, RateLimiter, Timestamp};
+use tollgate::{DAY, HOUR, Limit, OnFailure, Quota, RateLimited, RateLimiter, Timestamp};
 
 /// The tokens that each key may take in a hundred years, counted from 1970: nothing is refilled
 /// during a test.
@@ -350,13 +350,21 @@ impl Log {
     }
 }
 
-/// What became of a [flood].
+/// What became of a [flood], and of the requests of another client beside it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flood {
     /// How many requests there were.
     pub asked: u64,
-    /// How many passed without being charged.
+    /// How many of them were admitted.
+    pub admitted: u64,
+    /// How many of them were refused.
+    pub refused: u64,
+    /// How many passed without being charged, of either client.
     pub uncharged: u64,
+    /// How many requests the other client made.
+    pub others: u64,
+    /// How many of these failed.
+    pub others_failed: u64,
 }
 
 impl Flood {
@@ -372,12 +380,15 @@ impl Flood {
     }
 }
 
-/// Asks from so many tasks at once, for two seconds, that this process is late with all answers. A
-/// request that the store does not decide is let through. `key` makes a key of the number of a request.
-pub async fn flood(limiter: RateLimiter, key: fn(u64) -> u64) -> Flood {
-    static FEW: Limit = Limit::new("few", Quota::token_bucket(5, DAY));
+/// What a flood asks for.
+pub static FLOODED: Limit = Limit::new("flooded", Quota::token_bucket(5, HOUR).max_reserved(0));
+
+/// Asks from so many tasks at once, for so long, that this process is late with all answers. A request
+/// that the store does not decide is let through. `key` makes a key of the number of a request. Another
+/// client asks every few milliseconds, each time for another key.
+pub async fn flood(limiter: RateLimiter, lasts: Duration, key: fn(u64) -> u64) -> Flood {
     let limiter = limiter.on_failure(OnFailure::Admit);
-    let (ends, number) = (Instant::now() + Duration::from_secs(2), Arc::new(AtomicU64::new(0)));
+    let (ends, number) = (Instant::now() + lasts, Arc::new(AtomicU64::new(0)));
     let mut tasks = JoinSet::new();
     for _ in 0..FLOOD_TASKS {
         let (limiter, number) = (limiter.clone(), Arc::clone(&number));
@@ -388,9 +399,10 @@ pub async fn flood(limiter: RateLimiter, key: fn(u64) -> u64) -> Flood {
                 let begun = Instant::now();
                 while begun.elapsed() < Duration::from_micros(20) {}
                 let key = key(number.fetch_add(1, Ordering::Relaxed));
-                let answer = limiter.limit(&FEW).key(key).await;
+                let answer = limiter.limit(&FLOODED).key(key).await;
                 told.asked += 1;
-                told.uncharged += u64::from(answer.is_ok_and(|permit| !permit.is_decided()));
+                told.admitted += u64::from(answer.is_ok());
+                told.refused += u64::from(answer.is_err_and(|error| error.is_refused()));
                 // Each task asks at least once, also on a machine that is busy for longer.
                 if Instant::now() >= ends {
                     return told;
@@ -399,10 +411,24 @@ pub async fn flood(limiter: RateLimiter, key: fn(u64) -> u64) -> Flood {
             }
         });
     }
-    tasks.join_all().await.into_iter().fold(Flood::default(), |sum, told| Flood {
+    let other = async {
+        let mut told = Flood::default();
+        while Instant::now() < ends {
+            let answer = limiter.limit(&FLOODED).key(format!("other {}", told.others)).await;
+            told.others += 1;
+            told.others_failed += u64::from(answer.is_err());
+            sleep(Duration::from_millis(5)).await;
+        }
+        told
+    };
+    let (other, flood) = tokio::join!(other, tasks.join_all());
+    let told = flood.into_iter().fold(other, |sum, told| Flood {
         asked: sum.asked + told.asked,
-        uncharged: sum.uncharged + told.uncharged,
-    })
+        admitted: sum.admitted + told.admitted,
+        refused: sum.refused + told.refused,
+        ..sum
+    });
+    Flood { uncharged: limiter.passed_uncounted(), ..told }
 }
 
 const FLOOD_TASKS: u64 = 3_000;

@@ -111,12 +111,15 @@ impl Carrier for PostgresCarrier {
         if slot == COMMON { common } else { &self.aside_bounds }
     }
 
-    /// A row that fails a call is aside by now. All these errors are of calls that are undone, or
-    /// were not sent.
+    /// A row that fails a call is aside by now. On a full disk there is no room for new rows, and those
+    /// that are there can be changed. All these errors are of calls that are undone, or were not sent.
     fn division(&self, error: &BackendError) -> Division {
-        match error.is_locked() || error.is_misconfigured() {
-            true => Division::BySlots,
-            false => Division::None,
+        if error.is_full() {
+            Division::OneByOne
+        } else if error.is_locked() || error.is_misconfigured() {
+            Division::BySlots
+        } else {
+            Division::None
         }
     }
 

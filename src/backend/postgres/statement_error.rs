@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use deadpool_postgres::PoolError;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 
 use super::store_name::STORE;
 use crate::backend::BackendError;
@@ -37,7 +37,11 @@ impl StatementError {
             return Self::Lost(BackendError::unavailable(STORE, error));
         };
         let said = message(&error);
-        Self::of_code(code.code(), &said, error, within)
+        // Beyond a quota or a limit, no file grows either, and the server has no code of its own for that.
+        let routine = error.as_db_error().and_then(DbError::routine);
+        let grows = routine.is_some_and(|name| name.starts_with("md") && name.ends_with("extend"));
+        let code = if grows { DISK_FULL } else { code.code() };
+        Self::of_code(code, &said, error, within)
     }
 
     /// What an error of the server means, by its code and its message.
@@ -54,8 +58,7 @@ impl StatementError {
             "57014" => Self::Failed(BackendError::timeout(STORE, within)),
             // A lock was not to be had in time.
             "55P03" => Self::Row(BackendError::locked(STORE, within)),
-            // The disk is full.
-            "53100" => Self::Failed(BackendError::full(STORE, error)),
+            DISK_FULL => Self::Failed(BackendError::full(STORE, error)),
             // An earlier statement of the transaction has failed.
             "25P02" => Self::Lost(BackendError::unavailable(STORE, error)),
             // The server has become a standby, which cannot write, nor read an unlogged table.
@@ -98,6 +101,8 @@ fn of_connect(error: tokio_postgres::Error) -> BackendError {
         Some(_) => BackendError::misconfigured(STORE, error),
     }
 }
+
+const DISK_FULL: &str = "53100";
 
 /// Whether the server or the network is down, or the server is too busy.
 fn is_outage(code: &str) -> bool {

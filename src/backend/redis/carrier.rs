@@ -63,8 +63,8 @@ impl Carrier for RedisCarrier {
 
     fn mark(&self, _operation: &Operation) {}
 
-    fn is_late(&self, slot: u16, time: Duration) -> Option<bool> {
-        self.link.is_late(slot, time)
+    fn is_late(&self, slot: u16, time: Duration, is_flooded: bool) -> Option<bool> {
+        self.link.is_late(slot, time, is_flooded)
     }
 }
 

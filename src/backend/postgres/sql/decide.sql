@@ -430,6 +430,54 @@ BEGIN
         -- Some buckets are absent, stored for another quota, or changed by another call.
         NULL;
     END;
+    BEGIN
+        -- With absent buckets: their rows are made in the order in which the others are locked.
+        stored := array_fill(0::bigint, ARRAY[cardinality(keys) * 6]);
+        others := cardinality(keys);
+        now := tollgate.clock(numbers);
+        FOR r IN
+            INSERT INTO tollgate.buckets AS b
+            SELECT n.key, n.capacity - n.units, tollgate.window_at(n.step, n.phase, now), n.gain,
+                n.token, n.capacity, n.step
+            FROM tollgate.own_charges(keys, numbers) n
+            WHERE n.units <= n.capacity
+            ORDER BY n.place
+            ON CONFLICT (key) DO UPDATE
+            SET value = tollgate.refreshed(b.gain, b.capacity, b.step, b.value, b.ts, now)
+                    - (excluded.capacity - excluded.value),
+                ts = tollgate.refreshed_ts(b.step, b.ts, now)
+            WHERE b.gain = excluded.gain AND b.token = excluded.token
+                AND b.capacity = excluded.capacity AND b.step = excluded.step
+                AND (excluded.step = 1 OR tollgate.modulo(b.ts, excluded.step)
+                    = tollgate.modulo(excluded.ts, excluded.step))
+                AND tollgate.refreshed(
+                    excluded.gain, excluded.capacity, excluded.step, b.value, b.ts, now
+                ) >= excluded.capacity - excluded.value
+            -- A row that was there was locked before it was updated, and its new version says so.
+            RETURNING array_position(keys, b.key) AS place, b.xmax <> 0 AS was_there, b.value, b.ts,
+                b.gain, b.token, b.capacity, b.step
+        LOOP
+            others := others - 1;
+            IF r.ts > now THEN
+                RAISE SQLSTATE 'TOLLG';
+            END IF;
+            CONTINUE WHEN NOT r.was_there;
+            a := r.place * 6;
+            stored[a - 5] := r.value + numbers[numbers[1] * 5 + r.place * 3 + 3];
+            stored[a - 4] := r.ts;
+            stored[a - 3] := r.gain;
+            stored[a - 2] := r.token;
+            stored[a - 1] := r.capacity;
+            stored[a] := r.step;
+        END LOOP;
+        IF others = 0 THEN
+            RETURN;
+        END IF;
+        RAISE SQLSTATE 'TOLLG';
+    EXCEPTION WHEN SQLSTATE 'TOLLG' THEN
+        -- Some are refused, stored for another quota, or changed by another call.
+        NULL;
+    END;
     charges := numbers[1:numbers[1] * 5 + 1] || cardinality(keys)::bigint;
     FOR k IN 1..cardinality(keys) LOOP
         a := numbers[1] * 5 + k * 3 + 1;

@@ -130,10 +130,10 @@ impl Cluster {
         }
     }
 
-    /// Whether the master of a slot takes, or took, as long as this to answer, if that is known.
-    pub(super) fn is_late(&self, slot: u16, time: Duration) -> Option<bool> {
+    /// As [`NodeState::is_late`], for the master of a slot.
+    pub(super) fn is_late(&self, slot: u16, time: Duration, is_flooded: bool) -> Option<bool> {
         match self.find(slot) {
-            OwnerLookup::Owner(node) => node.is_late(time),
+            OwnerLookup::Owner(node) => node.is_late(time, is_flooded),
             OwnerLookup::Failure(_) | OwnerLookup::Unread => None,
         }
     }

@@ -169,11 +169,11 @@ impl Link {
         }
     }
 
-    /// Whether the server of a slot takes, or took, as long as this to answer, if that is known.
-    pub(super) fn is_late(&self, slot: u16, time: Duration) -> Option<bool> {
+    /// As [`NodeState::is_late`], for the server of a slot.
+    pub(super) fn is_late(&self, slot: u16, time: Duration, is_flooded: bool) -> Option<bool> {
         match &self.0.route {
-            Route::Single(node) => node.is_late(time),
-            Route::Cluster(cluster) => cluster.is_late(slot, time),
+            Route::Single(node) => node.is_late(time, is_flooded),
+            Route::Cluster(cluster) => cluster.is_late(slot, time, is_flooded),
         }
     }
 

@@ -30,6 +30,7 @@ use std::future::poll_fn;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -86,7 +87,8 @@ pub(in crate::backend) trait Carrier:
     }
 
     /// Whether the server of a slot takes, or took, as long as this to answer, if its connection tells.
-    fn is_late(&self, _slot: u16, _time: Duration) -> Option<bool> {
+    /// If this process floods it: whether it says nothing for so long.
+    fn is_late(&self, _slot: u16, _time: Duration, _is_flooded: bool) -> Option<bool> {
         None
     }
 
@@ -103,7 +105,6 @@ pub(in crate::backend) enum Division {
     /// Not at all.
     None,
     /// One by one. Of the call, nothing was carried out.
-    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "a cluster has several places"))]
     OneByOne,
     /// Those whose slot is another one by now in calls for that slot, and the others together. Of
     /// the call, nothing was carried out.
@@ -119,6 +120,10 @@ struct BatcherShared<C> {
     carrier: C,
     runtime: Handle,
     queues: Mutex<SendQueues>,
+    /// How many callers wait for an answer.
+    callers: AtomicUsize,
+    /// When they were last more than all calls of a slot take.
+    flooded_at: Mutex<Option<Instant>>,
     /// How long a caller waits for its answer.
     deadline: Duration,
     bounds: Bounds,
@@ -132,8 +137,10 @@ impl<C: Carrier> Batcher<C> {
         deadline: Duration,
         bounds: Bounds,
     ) -> Self {
-        let queues = Mutex::default();
-        Self(Arc::new(BatcherShared { carrier, runtime, queues, deadline, bounds }))
+        let (queues, callers, flooded_at) = Default::default();
+        let shared =
+            BatcherShared { carrier, runtime, queues, callers, flooded_at, deadline, bounds };
+        Self(Arc::new(shared))
     }
 
     pub(in crate::backend) fn carrier(&self) -> &C {
@@ -184,7 +191,7 @@ impl<C: Carrier> Batcher<C> {
         let mark = self.0.carrier.mark(&operation);
         let job = Job::new(operation, deadline, reply);
         let begun = Instant::now();
-        let caller = Caller { shared: Arc::clone(&self.0), slot, mark, begun };
+        let caller = Caller::new(Arc::clone(&self.0), slot, mark, begun);
         // Here and not in the future: an operation such as a refund is on its way although its
         // future is dropped.
         self.0.push(slot, job, begun);
@@ -232,6 +239,11 @@ impl<C: Carrier> BatcherShared<C> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn flooded_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        // A poisoned lock is harmless: it guards one value.
+        self.flooded_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn bounds(&self, slot: u16) -> &Bounds {
         self.carrier.bounds(slot, &self.bounds)
     }
@@ -275,9 +287,10 @@ impl<C: Carrier> BatcherShared<C> {
                         }
                     }
                 },
-                // Of a call that named two places, each job may be in one place alone.
+                // What fails one of the jobs may let others be.
                 Division::OneByOne if jobs.len() > 1 => {
-                    for job in jobs {
+                    let is_due = |job: &Job| !job.is_expired(Instant::now());
+                    for job in jobs.into_iter().filter(is_due) {
                         let alone = JobBatch { jobs: vec![job], last_arrival };
                         match self.send_together(slot, alone, Answers::default()).await {
                             // At once, since each of the next jobs takes a call of its own.
@@ -440,27 +453,49 @@ struct Caller<C: Carrier> {
 }
 
 impl<C: Carrier> Caller<C> {
+    fn new(shared: Arc<BatcherShared<C>>, slot: u16, mark: C::Mark, begun: Instant) -> Self {
+        let Bounds { calls_per_slot, buckets_per_call, .. } = shared.bounds;
+        let most = calls_per_slot.saturating_mul(buckets_per_call);
+        if shared.callers.fetch_add(1, Ordering::Relaxed) >= most {
+            *shared.flooded_at() = Some(begun);
+        }
+        Self { shared, slot, mark, begun }
+    }
+
     /// The error at the deadline.
     ///
     /// It is the store that is late if it owes an answer for most of the time, or did so when the last
     /// one came. A connection tells that; where none does, calls have to be without an answer for as long.
     /// In either case, this process must not be what takes the time. Otherwise it is overloaded: so it is
     /// if it had more to send than a call takes, and calls were answered.
+    ///
+    /// If the store is flooded, answers that come one after the other tell nothing: the server is never
+    /// without a question, and this process is late with all it does. Then the store is late only if it
+    /// is silent, for two deadlines.
     fn late(&self, deadline: Instant, lag: Lag) -> BackendError {
-        if let Some(error) = self.shared.carrier.late(self.slot, &self.mark) {
+        let shared = &*self.shared;
+        if let Some(error) = shared.carrier.late(self.slot, &self.mark) {
             return error;
         }
-        let within = self.shared.deadline;
-        let most = within / 5 * 4;
+        let within = shared.deadline;
         let before = |instant: Instant, time| instant.checked_sub(time).unwrap_or(instant);
-        let is_late = self.shared.carrier.is_late(self.slot, most);
-        let mut queues = self.shared.queues();
+        let then = before(self.begun, within);
+        let is_flooded = shared.flooded_at().is_some_and(|at| at > then);
+        let most = if is_flooded { within.saturating_mul(2) } else { within / 5 * 4 };
+        let is_late = shared.carrier.is_late(self.slot, most, is_flooded);
+        let mut queues = shared.queues();
         let is_late =
             is_late.unwrap_or_else(|| queues.is_silent_since(self.slot, before(deadline, most)));
-        match is_late && !queues.was_overloaded_since(self.slot, before(self.begun, within)) {
+        match is_late && !queues.was_overloaded_since(self.slot, then) {
             true => lag.error(C::STORE, within),
             false => BackendError::overloaded(C::STORE, within),
         }
+    }
+}
+
+impl<C: Carrier> Drop for Caller<C> {
+    fn drop(&mut self) {
+        self.shared.callers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
