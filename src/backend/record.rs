@@ -114,6 +114,22 @@ impl BucketRecord {
         Self { bucket: self.stored_bucket(), state: self.bucket.refresh(self.state, now) }
     }
 
+    /// The record as of now, for a call by the numbers of `bucket`, if its time lies after
+    /// `latest`: a wrong clock has written it.
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "optimistic"))]
+    #[inline]
+    pub(super) fn caught_up(
+        &self,
+        id: BucketId<'_>,
+        bucket: &Bucket,
+        [now, latest]: [Timestamp; 2],
+    ) -> Option<Self> {
+        self.bucket.is_ahead(self.state, latest).then(|| {
+            let ts = self.bucket.time_of_now(bucket, now, id.phase(bucket));
+            Self { state: State { ts, ..self.state }, ..*self }
+        })
+    }
+
     /// What a store that keeps this record finds for a charge by the numbers of `bucket`.
     pub(super) fn find(&self, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> Found {
         find(&self.bucket, bucket, self.state, id, now)

@@ -43,7 +43,7 @@ async fn a_disk_that_is_full_fails_what_must_be_stored_and_admits_nothing_else()
     }
     limiter.limit(&COUNTED).key("bob").await.unwrap();
     // The table has more than 18 MB, and the log of the server keeps to files of 16 MB.
-    let filler = "INSERT INTO tollgate.buckets SELECT int8send(i), 0, 4e15::bigint, 1, 1, 4e15::bigint, \
+    let filler = "INSERT INTO tollgate.buckets SELECT int8send(i), 0, 0, 1, 1, 4e15::bigint, \
                   1 FROM generate_series(1, 140000) i";
     admin.batch_execute(filler).await.unwrap();
     server.limit_files(Some(18 << 20));

@@ -3,6 +3,7 @@
 #![cfg(all(feature = "memory", feature = "postgres"))]
 
 mod abandoned;
+mod ahead;
 mod debtors;
 mod decisions;
 mod dropped;

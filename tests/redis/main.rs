@@ -6,6 +6,7 @@
 mod address_map;
 #[cfg(feature = "admin")]
 mod admin;
+mod ahead;
 mod callers;
 mod clones;
 mod cluster;

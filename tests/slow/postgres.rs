@@ -3,12 +3,18 @@
 //!
 //! The tests wait for calls that reach their deadline of 50 ms, and for servers that restart.
 
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
+use deadpool_postgres::{Manager, Pool};
+use tokio::time::sleep;
 use tokio_postgres::{Client, NoTls};
 use tollgate::backend::{Postgres, PostgresBuilder};
+use tollgate::{DAY, Limit, Quota, RateLimiter};
 use tollgate_testing::postgres::Server;
-use tollgate_testing::traffic::{COUNTED, DEADLINE, Log, Lost, RECOVERY, Told, Traffic};
+use tollgate_testing::traffic::{
+    COUNTED, DEADLINE, Log, Lost, RECOVERY, Told, Traffic, wait_until,
+};
 
 fn at(server: &Server) -> PostgresBuilder {
     Postgres::at(server.settings()).deadline(DEADLINE)
@@ -136,4 +142,41 @@ async fn a_server_that_takes_no_more_connections_is_an_outage() {
     let told = limiter.limit(&COUNTED).await.unwrap_err();
     assert!(told.is_unavailable() && told.is_outage(), "{told:?}");
     recovers(traffic).await.is_what(held(&server), Lost::Nothing).await;
+}
+
+/// The application holds its only connection for longer than a sweep may take, and wants it again
+/// at once. So the connection is never idle, and still the sweep has its turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_has_its_turn_of_a_pool_that_is_never_idle() {
+    const HELD: Duration = Duration::from_millis(5_500);
+    let server = Server::start();
+    let config = server.settings().parse().unwrap();
+    let pool = Pool::builder(Manager::new(config, NoTls)).max_size(1).build().unwrap();
+    let one = NonZeroUsize::MIN;
+    let store = Postgres::with_pool(pool.clone()).connections(one).deadline(HELD * 4);
+    let limiter = RateLimiter::new(store.connect().await.unwrap());
+    let admin = client(&server).await;
+    let dead = "INSERT INTO tollgate.buckets SELECT int4send(i), 0, 0, 1, 1, 1, 1 \
+                FROM generate_series(1, 5000) i";
+    admin.batch_execute(dead).await.unwrap();
+    // Names 1,000 buckets. A second one is what a sweep is due for.
+    let shards = Limit::new("shards", Quota::token_bucket(1_000, DAY).shards(1_000));
+    limiter.peek(&shards).await.unwrap();
+    let theirs = pool.clone();
+    let application = tokio::spawn(async move {
+        loop {
+            let held = theirs.get().await.unwrap();
+            sleep(HELD).await;
+            drop(held);
+        }
+    });
+    wait_until("the application has it", async || pool.status().available == 0).await;
+    limiter.peek(&shards).await.unwrap();
+    wait_until("the sweep has removed dead rows", async || {
+        let left = admin.query_one("SELECT count(*) FROM tollgate.buckets", &[]).await.unwrap();
+        left.get::<_, i64>(0) < 5_000
+    })
+    .await;
+    assert!(!application.is_finished());
+    application.abort();
 }

@@ -13,6 +13,7 @@
 )]
 
 pub mod address;
+pub mod ahead;
 pub mod attack;
 pub mod broken;
 pub mod cases;

@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use super::apart::{Apart, decide_apart};
 use super::swap_store::{Swap, SwapStore};
 use super::turns::BucketTurns;
+use crate::algebra::MOST_AHEAD;
 use crate::backend::debtors::SortedPage;
 use crate::backend::late::in_time;
 use crate::backend::stored::{Draft, Work, bucket_name, decode_record, encode_record, name_ranges};
@@ -61,9 +62,10 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 ///
 /// Decisions go by the clock of this process, unless [`SwapStore::now`] returns the time. If the
 /// clocks of two processes differ by a second, buckets gain what a second brings once: when the one
-/// that is ahead first takes from them. From then on, the one that is behind gains nothing until its
-/// clock has caught up. So differences add up to the largest of them, and not to their sum. Its
-/// clients are told waits that are too long by as much.
+/// that is ahead first takes from them. From then on, the one that is behind gains nothing until
+/// its clock has caught up. So differences add up to the largest of them, and not to their sum. Its
+/// clients are told waits that are too long by as much. A process that is years ahead leaves
+/// buckets that gain nothing until then, unless the store has a clock.
 ///
 /// # Examples
 ///
@@ -224,12 +226,17 @@ impl<S: SwapStore> Optimistic<S> {
         ids: &[BucketId<'_>],
         names: &[String],
     ) -> Result<Option<Applied>, BackendError> {
-        let old = self.load(names).await?;
-        let now = self.now();
-        let mut records = Vec::with_capacity(ids.len());
-        for ((id, name), old) in ids.iter().zip(names).zip(&old) {
-            records.push((*id, read::<S>(name, old.as_deref())?));
-        }
+        let (old, now, records) = loop {
+            let old = self.load(names).await?;
+            let now = self.now();
+            let mut records = Vec::with_capacity(ids.len());
+            for ((id, name), old) in ids.iter().zip(names).zip(&old) {
+                records.push((*id, read::<S>(name, old.as_deref())?));
+            }
+            if !self.catch_up(work, names, &old, now, &records).await? {
+                break (old, now, records);
+            }
+        };
         let mut draft = Draft::new(now, records);
         let applied = match S::SWAPS_SEVERAL {
             true => work.decide(&mut draft),
@@ -256,6 +263,36 @@ impl<S: SwapStore> Optimistic<S> {
             several => self.store.swap_all(several).await?,
         };
         Ok(has_swapped.then_some(applied))
+    }
+
+    /// Reads times as now that lie further ahead than the clock of the store can have left them, if
+    /// it has one that all processes share. Returns whether there were any: the records have
+    /// changed.
+    async fn catch_up(
+        &self,
+        work: &Work,
+        names: &[String],
+        old: &[Option<Vec<u8>>],
+        now: Timestamp,
+        records: &[(BucketId<'_>, Option<BucketRecord>)],
+    ) -> Result<bool, BackendError> {
+        if self.store.now().is_none() {
+            return Ok(false);
+        }
+        let (mut were_any, latest) = (false, now.plus_micros(MOST_AHEAD));
+        for ((name, old), (id, record)) in names.iter().zip(old).zip(records) {
+            let caught_up = record
+                .zip(work.bucket_of(*id))
+                .and_then(|(record, bucket)| record.caught_up(*id, &bucket, [now, latest]));
+            if let Some(record) = caught_up {
+                let new = encode_record(&record);
+                let swap = Swap::new(name, old.as_deref(), Some(&new));
+                // If another call was faster, it has done the same.
+                self.store.swap(&swap.with_full_at(record.droppable_at())).await?;
+                were_any = true;
+            }
+        }
+        Ok(were_any)
     }
 
     async fn load(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, BackendError> {

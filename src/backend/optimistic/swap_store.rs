@@ -98,6 +98,11 @@ pub trait SwapStore: fmt::Debug + Send + Sync + 'static {
     /// The time, by the clock of the store, if it has one that all processes share: that of its
     /// last answer, say. It is asked for after each load. By default there is none, and calls go by
     /// [the clock of this process](super::Optimistic::clock).
+    ///
+    /// A bucket whose time lies more than an hour ahead of it, and that is not blocked or in debt,
+    /// gains from now on: the clock of the store was wrong when it was written. So this must not be
+    /// the clock of a process: two that differ by more would let a bucket gain the difference with
+    /// each turn.
     fn now(&self) -> Option<Timestamp> {
         None
     }

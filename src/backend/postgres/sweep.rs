@@ -9,12 +9,16 @@
 //! made-up keys is removed faster than it comes. If they are not full again, and there are more than
 //! there may be, as large a share is removed of those in the pages. So the table has up to a third more
 //! than it may while a flood of new keys lasts.
+//!
+//! A sweep takes a connection of the pool, for which it stands in line behind the decisions that
+//! came before it. A connection of its own would stay open while nothing is swept, and would be one
+//! more than the application has set for a pool of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use deadpool_postgres::Pool;
+use deadpool_postgres::{Pool, Timeouts};
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -50,20 +54,23 @@ impl Sweeper {
             (SweepGuard(Arc::clone(self)), pool.clone(), schema.sweep().to_owned());
         tokio::spawn(async move {
             // A sweep that fails costs nothing but space, until the next one, at other pages.
-            let swept = timeout(LONGEST, sweeper.0.sweep(&pool, lent, &statement)).await;
-            if !matches!(swept, Ok(Some(()))) {
+            if sweeper.0.sweep(&pool, lent, &statement).await.is_none() {
                 sweeper.0.next_page.fetch_add(PAGES, Ordering::Relaxed);
             }
         });
     }
 
     async fn sweep(&self, pool: &Pool, mut lent: Lent, statement: &str) -> Option<()> {
-        // It waits for its turn. Under load, none of the connections is ever idle.
-        let connection = lent.keep(pool.get().await.ok()?);
+        // Its turn comes, however busy the connections are, as the pool serves callers in their
+        // order. It is no part of a decision, so it waits longer than those would.
+        let turn = Timeouts { wait: None, ..pool.timeouts() };
+        let connection = timeout(LONGEST_TURN, pool.timeout_get(&turn)).await.ok()?;
+        let connection = lent.keep(connection.ok()?);
         let first = self.next_page.load(Ordering::Relaxed);
         let arguments: [(&(dyn ToSql + Sync), Type); 3] =
             [(&first, Type::INT8), (&PAGES, Type::INT8), (&self.max_keys, Type::INT8)];
-        let rows = connection.query_typed(statement, &arguments).await;
+        // A connection whose answer has not come is closed with the guard, and its statement ended.
+        let rows = timeout(LONGEST, connection.query_typed(statement, &arguments)).await.ok()?;
         lent.give_back();
         let rows = rows.ok()?;
         let pages: i64 = rows.first()?.try_get(0).ok()?;
@@ -88,5 +95,9 @@ const LOT: usize = 1_500;
 /// How many pages it looks at. A page has about sixty rows.
 const PAGES: i64 = 100;
 
-/// How long a sweep may take: it needs milliseconds.
+/// How long it may wait for a connection. A new one could be waited for without an end: the pool of an
+/// application need not set how long one may take.
+const LONGEST_TURN: Duration = Duration::from_mins(10);
+
+/// How long its statement may take: it needs milliseconds.
 const LONGEST: Duration = Duration::from_secs(5);

@@ -11,6 +11,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::operation::{NamedAdjustment, NamedCharge, Operation};
+#[cfg(not(test))]
+use crate::algebra::MOST_AHEAD;
 use crate::algebra::{Bucket, State, Verdict};
 use crate::backend::apply::{CellStore, adjust_list, apply_list, apply_one};
 use crate::backend::record::Found;
@@ -21,6 +23,8 @@ use crate::clock::Timestamp;
 #[derive(Debug)]
 pub(in crate::backend) struct Replay {
     now: Timestamp,
+    /// Later times are read as now. The store has done that before it decided.
+    latest: Timestamp,
     cells: Vec<StoredCell>,
     /// For each bucket that an operation of the batch names, in order, its place among the cells.
     places: Vec<usize>,
@@ -54,7 +58,7 @@ impl Replay {
         places: Vec<usize>,
         foreign: fn(&str) -> BackendError,
     ) -> Self {
-        Self { now, cells, places, initialized_at: None, foreign }
+        Self { now, latest: latest(now), cells, places, initialized_at: None, foreign }
     }
 
     #[cfg(feature = "redis")]
@@ -163,6 +167,19 @@ impl Replay {
     }
 }
 
+/// The furthest ahead that a server whose own clock shows `now` reads a time as what it is.
+#[cfg(not(test))]
+fn latest(now: Timestamp) -> Timestamp {
+    now.plus_micros(MOST_AHEAD)
+}
+
+/// The servers of unit tests are told the time, which steps back at will: they read all times as
+/// what they are.
+#[cfg(test)]
+fn latest(_: Timestamp) -> Timestamp {
+    Timestamp::from_micros(i64::MAX)
+}
+
 /// Whether no place is named twice.
 fn are_distinct(places: &[usize]) -> bool {
     let mut rest = places;
@@ -179,8 +196,13 @@ impl CellStore for Replay {
     type Cell = usize;
 
     fn find(&mut self, place: usize, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> Found {
-        match self.cells.get(place) {
-            Some(StoredCell::Stored(record)) => record.find(id, bucket, now),
+        match self.cells.get_mut(place) {
+            Some(StoredCell::Stored(record)) => {
+                if let Some(caught_up) = record.caught_up(id, bucket, [now, self.latest]) {
+                    *record = caught_up;
+                }
+                record.find(id, bucket, now)
+            }
             // `answer` has rejected operations on foreign keys.
             Some(StoredCell::Absent | StoredCell::Reset | StoredCell::Foreign) | None => {
                 Found::Absent

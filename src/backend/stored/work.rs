@@ -3,6 +3,8 @@
 use smallvec::SmallVec;
 
 use super::draft::Draft;
+#[cfg(feature = "optimistic")]
+use crate::algebra::Bucket;
 use crate::backend::{
     Adjustment, Applied, BucketId, BucketStore as _, Charge, OwnedAdjustment, OwnedBucketId,
     OwnedCharge, adjust_all, apply_all, reset_all,
@@ -41,6 +43,22 @@ impl Work {
         ids.sort_unstable();
         ids.dedup();
         ids
+    }
+
+    /// The numbers by which the call first names a bucket; a reset has none.
+    #[cfg(feature = "optimistic")]
+    pub(in crate::backend) fn bucket_of(&self, id: BucketId<'_>) -> Option<Bucket> {
+        match self {
+            Self::Charges(all) => {
+                let mut all = all.iter().map(OwnedCharge::as_charge);
+                all.find(|one| one.ids().any(|named| named == id)).map(|one| *one.bucket())
+            }
+            Self::Adjustments(all) => {
+                let mut all = all.iter().map(OwnedAdjustment::as_adjustment);
+                all.find(|one| one.id() == id).map(|one| *one.bucket())
+            }
+            Self::Resets(_) => None,
+        }
     }
 
     /// Decides the call on the records of its buckets. A reset answers with no reading.

@@ -1,5 +1,6 @@
 //! The engine over a map in memory, which can fail, hesitate, and be faster than its callers.
 
+mod ahead;
 mod apart;
 mod cancellation;
 mod conflicts;

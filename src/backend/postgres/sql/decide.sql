@@ -296,6 +296,7 @@ BEGIN
             missed := tollgate.missed(missed);
         ELSIF r.step = step AND r.capacity = capacity AND r.gain = gain AND r.token = token
             AND (step = 1 OR tollgate.modulo(r.ts, step) = phase)
+            AND (r.ts <= tollgate.latest(now) OR r.value < 0)
         THEN
             left_value := tollgate.refreshed(gain, capacity, step, r.value, r.ts, now) - units;
             IF left_value < 0 THEN
@@ -394,10 +395,10 @@ BEGIN
         IF others = 0 THEN
             RETURN;
         END IF;
-        -- The others lack the units, or cannot be decided without another lock: one that is out of
-        -- order could wait for a call that waits for this one. Then the charges are undone. So they
-        -- are in stricter transactions, where a plain read would see the buckets as they were when
-        -- the transaction began.
+        -- The others lack the units, or have to be changed, or cannot be decided without another
+        -- lock: one that is out of order could wait for a call that waits for this one. Then the
+        -- charges are undone. So they are in stricter transactions, where a plain read would see
+        -- the buckets as they were when the transaction began.
         FOR r IN
             SELECT n.place * 6 AS a, b.value, b.ts, b.gain, b.token, b.capacity, b.step,
                 CASE
@@ -405,6 +406,7 @@ BEGIN
                     ELSE b.gain = n.gain AND b.token = n.token AND b.capacity = n.capacity
                         AND b.step = n.step
                         AND (n.step = 1 OR tollgate.modulo(b.ts, n.step) = n.phase)
+                        AND (b.ts <= tollgate.latest(now) OR b.value < 0)
                         AND tollgate.refreshed(n.gain, n.capacity, n.step, b.value, b.ts, now)
                             < n.units
                 END AS is_refused

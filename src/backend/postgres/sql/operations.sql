@@ -9,6 +9,31 @@ RETURN stored[3] = quota[1] AND stored[4] = quota[2] AND stored[5] = quota[3]
     AND stored[6] = CASE WHEN quota[5] = quota[3] THEN abs(quota[4]) ELSE -abs(quota[4]) END
     AND (quota[4] < 0 OR phase = -9007199254740992 OR (stored[2] % quota[4] + quota[4]) % quota[4] = phase);
 
+-- Whether a bucket has a time that no right clock has left, and is no block and no debt.
+CREATE OR REPLACE FUNCTION tollgate.is_ahead(value bigint, ts bigint, capacity bigint, now bigint)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE
+RETURN ts > tollgate.latest(now) AND value >= 0 AND value > capacity - 9007199254740992;
+
+-- A stored bucket, with such a time read as now.
+CREATE OR REPLACE FUNCTION tollgate.caught_up(
+    stored bigint[], quota bigint[], phase bigint, now bigint
+) RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF stored[6] <> 0 AND tollgate.is_ahead(stored[1], stored[2], stored[5], now) THEN
+        stored[2] := CASE
+            WHEN abs(stored[6]) = abs(quota[4])
+            THEN tollgate.time_of(
+                quota, tollgate.last_gain(quota, phase, tollgate.present(quota, now))
+            )
+            ELSE now
+        END;
+    END IF;
+    RETURN stored;
+END
+$$;
+
 -- Whether a bucket is full by the quota that it was stored for. One that was stored for another
 -- quota may have been dropped by now, so if it is full it counts as absent in all respects.
 CREATE OR REPLACE FUNCTION tollgate.is_full(stored bigint[], quota bigint[], now bigint)
@@ -266,6 +291,8 @@ DECLARE
     is_usual boolean;
     -- The present as the limit counts it.
     present bigint;
+    -- Later times are read as now, unless they are those of blocks and debts.
+    latest CONSTANT bigint := tollgate.latest(now);
 BEGIN
     IF tollgate.is_outside(now, numbers) THEN
         RETURN NULL;
@@ -292,6 +319,7 @@ BEGIN
             IF step > 0 AND cells[k] = stored_step AND cells[k - 1] = capacity
                 AND cells[k - 3] = gain AND cells[k - 2] = token
                 AND (step = 1 OR tollgate.modulo(cells[k - 4], step) = phase)
+                AND (cells[k - 4] <= latest OR cells[k - 5] < 0)
             THEN
                 value := tollgate.refreshed(gain, capacity, step, cells[k - 5], cells[k - 4], now);
                 IF value >= units AND (units > 0 OR initial <> capacity) THEN
@@ -300,7 +328,8 @@ BEGIN
                 END IF;
                 CONTINUE;
             END IF;
-            cell := cells[k - 5:k];
+            cell := tollgate.caught_up(cells[k - 5:k], quota, phase, now);
+            cells[k - 5:k] := cell;
             state := tollgate.held(cell, quota, phase, now);
             IF state[1] < units THEN
                 cells[k - 5:k] := tollgate.refused(cell, quota, phase, state[1], state[2], now);
@@ -352,6 +381,7 @@ BEGIN
                 IF left_s[k] IS NULL AND cells[k * 6] = stored_step AND cells[k * 6 - 1] = capacity
                     AND cells[k * 6 - 3] = gain AND cells[k * 6 - 2] = token
                     AND (step = 1 OR tollgate.modulo(cells[k * 6 - 4], step) = phase)
+                    AND (cells[k * 6 - 4] <= latest OR cells[k * 6 - 5] < 0)
                 THEN
                     ts := cells[k * 6 - 4];
                     value := tollgate.refreshed(gain, capacity, step, cells[k * 6 - 5], ts, now);
@@ -360,7 +390,8 @@ BEGIN
                     is_usual := false;
                     quota := numbers[s * 5 - 3:s * 5 + 4];
                     IF left_s[k] IS NULL THEN
-                        cell := cells[k * 6 - 5:k * 6];
+                        cell := tollgate.caught_up(cells[k * 6 - 5:k * 6], quota, phase, now);
+                        cells[k * 6 - 5:k * 6] := cell;
                         state := tollgate.held(cell, quota, phase, now);
                     ELSE
                         cell := tollgate.record(
@@ -395,6 +426,7 @@ BEGIN
                         AND cells[k2 * 6 - 1] = capacity
                         AND cells[k2 * 6 - 3] = gain AND cells[k2 * 6 - 2] = token
                         AND (step = 1 OR tollgate.modulo(cells[k2 * 6 - 4], step) = phase)
+                        AND (cells[k2 * 6 - 4] <= latest OR cells[k2 * 6 - 5] < 0)
                     THEN
                         ts2 := cells[k2 * 6 - 4];
                         value2 :=
@@ -404,7 +436,10 @@ BEGIN
                         is_usual := false;
                         quota := numbers[s * 5 - 3:s * 5 + 4];
                         IF left_s[k2] IS NULL THEN
-                            cell := cells[k2 * 6 - 5:k2 * 6];
+                            cell := tollgate.caught_up(
+                                cells[k2 * 6 - 5:k2 * 6], quota, phase, now
+                            );
+                            cells[k2 * 6 - 5:k2 * 6] := cell;
                             state := tollgate.held(cell, quota, phase, now);
                         ELSE
                             cell := tollgate.record(
@@ -493,7 +528,8 @@ BEGIN
                     s := numbers[i + 1] * 5;
                     quota := numbers[s - 3:s + 4];
                     phase := numbers[i + 2];
-                    cell := cells[k - 5:k];
+                    cell := tollgate.caught_up(cells[k - 5:k], quota, phase, now);
+                    cells[k - 5:k] := cell;
                     what := numbers[i + 3:i + 10];
                     IF tollgate.is_used_by_others(cell, quota, phase, now) THEN
                         what := tollgate.in_own(cell, quota, what, now);
@@ -512,7 +548,7 @@ BEGIN
                     k := numbers[i] * 6;
                     s := numbers[i + 1] * 5;
                     quota := numbers[s - 3:s + 4];
-                    cell := cells[k - 5:k];
+                    cell := tollgate.caught_up(cells[k - 5:k], quota, numbers[i + 2], now);
                     cells[k - 5:k] := tollgate.adjusted(
                         cell, quota, numbers[i + 2], numbers[i + 3:i + 10], now
                     );

@@ -3,6 +3,9 @@
 -- those in these pages: the buckets that have used the smallest shares of their capacity. Returns how
 -- many it has removed, and how many pages the table has.
 --
+-- A bucket with a time that no right clock has left gets one that is less than a step ahead: it is
+-- not known here when its windows begin, so it gains late, and never early. From then on it fills.
+--
 -- A bucket is kept for a second longer than needed, because the clock may step back. Rows that a
 -- decision has locked are skipped: it is changing them.
 CREATE OR REPLACE FUNCTION tollgate.sweep(
@@ -21,14 +24,20 @@ DECLARE
     excess bigint;
     evicted bigint;
 BEGIN
-    WITH droppable AS MATERIALIZED (
-        SELECT b.ctid FROM tollgate.buckets b
+    WITH found AS MATERIALIZED (
+        SELECT b.ctid, b.ts > now AS is_ahead FROM tollgate.buckets b
         WHERE b.ctid >= first AND b.ctid < behind
-            AND tollgate.drop_at(b.gain, b.capacity, b.step, b.value, b.ts) <= now - 1000000
+            AND (
+                tollgate.drop_at(b.gain, b.capacity, b.step, b.value, b.ts) <= now - 1000000
+                OR tollgate.is_ahead(b.value, b.ts - abs(b.step), b.capacity, now)
+            )
         FOR UPDATE SKIP LOCKED
+    ), caught_up AS (
+        UPDATE tollgate.buckets b SET ts = now + (b.ts - now) % abs(b.step) FROM found f
+        WHERE b.ctid = f.ctid AND f.is_ahead
     )
-    DELETE FROM tollgate.buckets b USING droppable d
-    WHERE b.ctid = d.ctid;
+    DELETE FROM tollgate.buckets b USING found f
+    WHERE b.ctid = f.ctid AND NOT f.is_ahead;
     GET DIAGNOSTICS removed = ROW_COUNT;
     table_pages := pg_relation_size('tollgate.buckets') / current_setting('block_size')::bigint;
 
@@ -42,7 +51,7 @@ BEGIN
         WHERE b.ctid >= first AND b.ctid < behind
         ORDER BY
             -- Blocked buckets go last, and those in debt before them.
-            b.ts > now,
+            b.ts > now AND b.value < 0,
             CASE WHEN b.capacity > 0 THEN (
                 b.capacity
                 - tollgate.refreshed(b.gain, b.capacity, abs(b.step), b.value, b.ts, now)

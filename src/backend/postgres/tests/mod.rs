@@ -55,7 +55,9 @@ impl Database {
     async fn with_live_clock() -> Self {
         Self::installed(
             "CREATE SEQUENCE tollgate.time; CREATE FUNCTION tollgate.clock(numbers bigint[]) \
-             RETURNS bigint LANGUAGE sql VOLATILE RETURN (SELECT last_value FROM tollgate.time);\n",
+             RETURNS bigint LANGUAGE sql VOLATILE RETURN (SELECT last_value FROM tollgate.time); \
+             CREATE FUNCTION tollgate.latest(now bigint) RETURNS bigint LANGUAGE sql IMMUTABLE \
+             RETURN 9007199254740992;\n",
         )
         .await
     }

@@ -13,15 +13,18 @@ else
   end
 end
 
-for k, s in pairs(changed) do
-  local value, ts = unpack(cells[k])
-  local grid = expiry_grid(gain[s], capacity[s], stored_as[s])
-  local full = full_at(gain[s], capacity[s], stored_as[s], value, ts)
+for k in pairs(changed) do
+  local value, ts, own_gain, own_token, own_capacity, own_step = unpack(cells[k])
+  local begins_full = own_step > 0
+  own_step = math.abs(own_step)
+  local grid = expiry_grid(own_gain, own_capacity, own_step)
+  local full = full_at(own_gain, own_capacity, own_step, value, ts)
   if initialized_at then
     -- A bucket that was reset is fuller than one that is not stored, until that is full as well.
-    full = max(full, full_at(gain[s], capacity[s], stored_as[s], 0, initialized_at))
+    full = max(full, full_at(own_gain, own_capacity, own_step, 0, initialized_at))
   end
-  store(k, grid, full, value, ts, gain[s], token[s], capacity[s], stored_as[s], initial[s])
+  local own_initial = begins_full and own_capacity or own_capacity - 1
+  store(k, grid, full, value, ts, own_gain, own_token, own_capacity, own_step, own_initial)
 end
 for k in pairs(marked) do
   local expires_at = format('%.0f', ceil((initialized_at + MARK_TIME) / 1000))

@@ -37,4 +37,5 @@ pub(super) const TEXT: &str = script!(include_str!("clock.lua"));
 /// The whole script for tests, with a time that the client appends to the numbers. Only the tests
 /// of this room have a clock of their own.
 #[cfg(test)]
-pub(super) const TEXT: &str = script!("local now = struct.unpack('<d', ARGV[1]:sub(-8))\n");
+pub(super) const TEXT: &str =
+    script!("local now = struct.unpack('<d', ARGV[1]:sub(-8))\nlocal latest = 2 ^ 53\n");

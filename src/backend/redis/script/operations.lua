@@ -6,7 +6,7 @@ if args[1] == 1 then
   local noted = raw[buckets]
   -- Whole microseconds, as the client reads them. Anything else is overwritten.
   initialized_at = noted and #noted <= 16 and string.find(noted, '^%d+$') and tonumber(noted)
-  if not initialized_at or initialized_at >= MAX_UNITS then
+  if not initialized_at or initialized_at >= MAX_UNITS or initialized_at > latest then
     initialized_at = now
     call('SET', keys[buckets], format('%.0f', now))
   end
@@ -15,8 +15,7 @@ end
 
 -- The buckets as the operations find them, one operation after the other. A cell is nil before the
 -- first look, false if the bucket is absent, 0 if the key holds something else, and otherwise
--- value, ts, gain, token, capacity, step. `changed` has the index of the limit for which a changed
--- bucket is to be stored.
+-- value, ts, gain, token, capacity, step. `changed` says which of them are to be stored.
 local cells, changed = {}, {}
 
 -- The buckets that were reset since the store has lost its data: they are not stored, and count as
@@ -104,7 +103,9 @@ local function read(k, s, phase)
   then
     return nil
   end
-  if is_counted_in(s, phase, ts, found[3], found[4], found[5], found[6]) then
+  -- A time that no right clock has left, of a bucket that is not blocked nor in debt.
+  local is_ahead = ts > latest and value >= 0 and value > found[5] - 2 ^ 53
+  if not is_ahead and is_counted_in(s, phase, ts, found[3], found[4], found[5], found[6]) then
     return value, counted(s, ts)
   end
   for i = 3, 6 do
@@ -116,7 +117,12 @@ local function read(k, s, phase)
   if found[6] < 0 and found[5] == 0 then
     return nil
   end
-  if is_full(found, s) then
+  if is_ahead then
+    local is_own_step = math.abs(found[6]) == stored_as[s]
+    found[2] = is_own_step and (start[s] or last_gain(s, phase, now)) or now
+    changed[k] = true
+    return read(k, s, phase)
+  elseif is_full(found, s) then
     return first(k, s, phase)
   end
   return rescale(s, phase, value, ts, found[3], found[4], found[5], math.abs(found[6]))
@@ -124,7 +130,7 @@ end
 
 local function write(k, s, value, ts)
   cells[k] = { value, time_of(s, ts), gain[s], token[s], capacity[s], stored_step(s) }
-  changed[k] = s
+  changed[k] = true
   is_reset[k], marked[k] = nil, nil
 end
 

@@ -32,7 +32,7 @@ if args[1] == 2 then
         held, held_ts = decode('<dd', stored)
         value, ts = held, held_ts
         is_plain = value <= capacity and value >= lowest and value % 1 == 0
-          and ts <= MAX_UNITS and ts > -step and ts % step == phase
+          and (ts <= latest or value < 0 and ts <= MAX_UNITS) and ts > -step and ts % step == phase
       end
       if is_plain then
         value, ts = refresh(gain, capacity, step, value, ts, now)
