@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::task::{JoinSet, yield_now};
@@ -31,22 +31,30 @@ const FLOOD: u64 = 64;
 const FEW: u64 = 4;
 
 pub(crate) const HEAD: &str = "\
-| store | sick | healthy: asked | errors | p99 in quiet | p99 beside it | of the sick: admitted | refused | no decision |
-|---|---|---|---|---|---|---|---|---|";
+| store | sick | healthy: asked | errors | p99 in quiet | beside a flood elsewhere | beside it | of the sick: admitted | refused | no decision |
+|---|---|---|---|---|---|---|---|---|---|";
 
-/// How long a case is quiet, and how long something is sick.
+/// How long a case is quiet, how long the same flood is on another store of the same kind, and how long
+/// something is sick.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     quiet: Duration,
+    elsewhere: Duration,
     sick: Duration,
 }
 
 impl Span {
-    pub(crate) fn seconds(quiet: f64, sick: f64) -> Self {
-        let [quiet, sick] = [quiet, sick].map(Duration::from_secs_f64);
-        Self { quiet, sick }
+    pub(crate) fn seconds(quiet: f64, elsewhere: f64, sick: f64) -> Self {
+        let [quiet, elsewhere, sick] = [quiet, elsewhere, sick].map(Duration::from_secs_f64);
+        Self { quiet, elsewhere, sick }
     }
 }
+
+/// What healthy keys are beside.
+const QUIET: usize = 0;
+const ELSEWHERE: usize = 1;
+const SICK_HERE: usize = 2;
+const OVER: usize = 3;
 
 /// What has come of a case.
 pub(crate) struct Case {
@@ -58,8 +66,8 @@ pub(crate) struct Case {
 /// The answers about healthy keys.
 #[derive(Default)]
 struct Healthy {
-    /// How long each answer took, in quiet and beside what is sick.
-    took: [Vec<Duration>; 2],
+    /// How long each answer took, in quiet, beside a flood elsewhere, and beside what is sick.
+    took: [Vec<Duration>; OVER],
     /// How often each key was admitted, and how often there was an error.
     keys: BTreeMap<usize, [u64; 2]>,
     errors: Vec<String>,
@@ -78,33 +86,32 @@ impl Case {
     pub(crate) async fn play(store: Store, sick: Sick, span: Span) -> Self {
         let mut place = Place::set_up(store).await;
         place.prepare(sick).await;
-        let (is_sick, is_over) =
-            (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        // What the flood takes from this process and this machine, and not from the store.
+        let has_twin = sick.is_flood() && !span.elsewhere.is_zero();
+        let twin = if has_twin { Some(Place::set_up(store).await) } else { None };
+        let phase = Arc::new(AtomicUsize::new(QUIET));
         let keys: Vec<usize> =
             (0..KEYS).filter(|nth| place.is_healthy(sick, &format!("h{nth}"))).collect();
         let mut healthy = JoinSet::new();
         for keys in keys.chunks(keys.len().div_ceil(TASKS)) {
-            let (limiter, keys) = (place.limiter.clone(), keys.to_vec());
-            let (is_sick, is_over) = (Arc::clone(&is_sick), Arc::clone(&is_over));
-            healthy.spawn(ask_for_healthy(limiter, keys, is_sick, is_over));
+            let (limiter, keys, phase) = (place.limiter.clone(), keys.to_vec(), Arc::clone(&phase));
+            healthy.spawn(ask_for_healthy(limiter, keys, phase));
         }
         sleep(span.quiet).await;
+        if let Some(twin) = twin {
+            phase.store(ELSEWHERE, Ordering::SeqCst);
+            let (mut asking, _) = ask_all_for_sick(&twin.limiter, sick);
+            sleep(span.elsewhere).await;
+            asking.shutdown().await;
+        }
         let begun = Instant::now();
         place.fall_sick(sick).await;
-        is_sick.store(true, Ordering::SeqCst);
-        let mut asking = JoinSet::new();
-        let tasks = match sick {
-            Sick::FloodOfOneKey | Sick::FloodOfNewKeys | Sick::FullDisk => FLOOD,
-            _ => FEW,
-        };
-        let asked = Arc::new(AskedBy::default());
-        for nth in 0..tasks {
-            asking.spawn(ask_for_sick(place.limiter.clone(), sick, nth, Arc::clone(&asked)));
-        }
+        phase.store(SICK_HERE, Ordering::SeqCst);
+        let (mut asking, asked) = ask_all_for_sick(&place.limiter, sick);
         sleep(span.sick / 2).await;
         place.get_worse(sick);
         sleep(span.sick / 2).await;
-        is_over.store(true, Ordering::SeqCst);
+        phase.store(OVER, Ordering::SeqCst);
         let mut seen = Healthy::default();
         while let Some(part) = healthy.join_next().await {
             seen.add(part.unwrap());
@@ -115,25 +122,31 @@ impl Case {
         let asked = asked.take();
         let mut broken = Vec::from_iter(asked.beyond_the_policy(sick, lasted));
         broken.extend(seen.lost_or_minted(&place.limiter).await);
-        // A disk that is full is sick for all that has to be stored.
-        if sick != Sick::FullDisk {
+        // A store that is full is sick for all that has to be stored.
+        if sick != Sick::Full {
             broken.extend(seen.errors.iter().map(|error| format!("a healthy key got {error}")));
         }
         Self { healthy: seen, sick: asked, broken }
     }
 
     pub(crate) fn row(&self, store: Store, sick: Sick) -> String {
-        let [quiet, beside] = self.healthy.took.each_ref().map(|took| p99(took));
         let (seen, asked) = (&self.healthy, &self.sick);
-        let times = beside.as_secs_f64() / quiet.as_secs_f64().max(1e-9);
+        let [quiet, elsewhere, beside] = seen.took.each_ref().map(|took| p99(took));
+        let times = |time: Duration| match time.is_zero() {
+            true => "-".to_owned(),
+            false => {
+                format!("{} ({:.1} x)", millis(time), time.as_secs_f64() / quiet.as_secs_f64())
+            }
+        };
         format!(
-            "| {} | {} | {} | {} | {} | {} ({times:.1} x) | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             store.name(),
             sick.name(),
             seen.took.iter().map(Vec::len).sum::<usize>(),
             seen.errors.len(),
             millis(quiet),
-            millis(beside),
+            times(elsewhere),
+            times(beside),
             asked.admitted,
             asked.refused,
             asked.undecided,
@@ -162,15 +175,14 @@ fn p99(took: &[Duration]) -> Duration {
 async fn ask_for_healthy(
     limiter: RateLimiter,
     keys: Vec<usize>,
-    is_sick: Arc<AtomicBool>,
-    is_over: Arc<AtomicBool>,
+    phase: Arc<AtomicUsize>,
 ) -> Healthy {
     let mut seen = Healthy::default();
     for &key in keys.iter().cycle() {
-        if is_over.load(Ordering::SeqCst) {
+        let (phase, begun) = (phase.load(Ordering::SeqCst), Instant::now());
+        if phase == OVER {
             break;
         }
-        let (phase, begun) = (usize::from(is_sick.load(Ordering::SeqCst)), Instant::now());
         let answer = limiter.limit(&HEALTHY).key(format!("h{key}")).await.map(drop);
         seen.took[phase].push(begun.elapsed());
         let told = seen.keys.entry(key).or_default();
@@ -244,8 +256,17 @@ impl AskedBy {
     }
 }
 
+fn ask_all_for_sick(limiter: &RateLimiter, sick: Sick) -> (JoinSet<()>, Arc<AskedBy>) {
+    let (mut asking, asked) = (JoinSet::new(), Arc::new(AskedBy::default()));
+    let tasks = if sick.is_flood() || sick == Sick::Full { FLOOD } else { FEW };
+    for nth in 0..tasks {
+        asking.spawn(ask_for_sick(limiter.clone(), sick, nth, Arc::clone(&asked)));
+    }
+    (asking, asked)
+}
+
 async fn ask_for_sick(limiter: RateLimiter, sick: Sick, task: u64, asked: Arc<AskedBy>) {
-    let is_one_key = !matches!(sick, Sick::FloodOfNewKeys | Sick::FullDisk);
+    let is_one_key = !matches!(sick, Sick::FloodOfNewKeys | Sick::Full);
     for nth in 0_u64.. {
         let key = match is_one_key {
             true => "sick".to_owned(),
@@ -253,9 +274,9 @@ async fn ask_for_sick(limiter: RateLimiter, sick: Sick, task: u64, asked: Arc<As
         };
         let answer = limiter.limit(&SICK).key(key).await.map(|permit| permit.at());
         asked.note(answer, is_one_key);
-        match sick {
-            Sick::FloodOfOneKey | Sick::FloodOfNewKeys | Sick::FullDisk => yield_now().await,
-            _ => sleep(Duration::from_millis(2)).await,
+        match sick.is_flood() || sick == Sick::Full {
+            true => yield_now().await,
+            false => sleep(Duration::from_millis(2)).await,
         }
     }
 }

@@ -4,12 +4,14 @@
 //! ```sh
 //! cargo test --all-features --test chaos                           # each case for half a second
 //! cargo test --release --all-features --test chaos -- table        # for longer: the table of the guide
+//! cargo test --release --all-features --test chaos -- floods       # see `floods`
 //! cargo test --release --all-features --test chaos -- soak 3600    # see `soak`
 //! ```
 //!
 //! Other arguments are parts of cases: `redis`, `flood`. Times are printed, and never fail.
 
 mod case;
+mod floods;
 mod place;
 mod soak;
 
@@ -18,7 +20,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use self::case::{Case, Span};
-use self::place::{STORES, Sick};
+use self::place::{Sick, Store};
 
 fn main() {
     if std::env::args().any(|arg| arg == "--list") {
@@ -28,9 +30,11 @@ fn main() {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
         ["process", rest @ ..] => runtime().block_on(soak::process(rest)),
+        ["flooder", rest @ ..] => runtime().block_on(floods::flooder(rest)),
+        ["floods", rest @ ..] => runtime().block_on(floods::floods(rest)),
         ["soak", rest @ ..] => runtime().block_on(soak::soak(rest)),
-        ["table", parts @ ..] => table(parts, Span::seconds(2.0, 3.0)),
-        parts => table(parts, Span::seconds(0.2, 0.5)),
+        ["table", parts @ ..] => table(parts, Span::seconds(2.0, 3.0, 3.0)),
+        parts => table(parts, Span::seconds(0.2, 0.0, 0.5)),
     }
 }
 
@@ -42,7 +46,7 @@ fn runtime() -> Runtime {
 fn table(parts: &[&str], span: Span) {
     println!("{}", case::HEAD);
     let mut broken = Vec::new();
-    for store in STORES {
+    for store in Store::all() {
         for sick in Sick::ALL.into_iter().filter(|&sick| store.has(sick)) {
             let name = format!("{}, {}", store.name(), sick.name());
             if parts.is_empty() || parts.iter().any(|part| name.contains(part)) {

@@ -2,17 +2,20 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::process::Command;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_postgres::{Client, NoTls};
 use tollgate::backend::{
-    BackendError, CircuitBreaker, DenyCache, Embedded, Fallback, Leasing, Memory, Optimistic,
-    Postgres, Redis, Swap, SwapStore,
+    Backend, BackendError, CircuitBreaker, DenyCache, Embedded, Fallback, Leasing, Memory,
+    Optimistic, Postgres, Redis, Swap, SwapStore,
 };
 use tollgate::clock::{Clock, SystemClock};
 use tollgate::{RateLimiter, Timestamp};
+use tollgate_testing::traffic::wait_until;
 use tollgate_testing::{postgres, redis};
 
 use super::case::SICK;
@@ -20,9 +23,15 @@ use super::case::SICK;
 /// Longer than a busy machine makes anyone wait.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What buckets are kept in, by which wrapper.
+/// What buckets are kept in, and the wrapper around that.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Store {
+pub(crate) struct Store {
+    engine: Engine,
+    wrapper: Wrapper,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Engine {
     Memory,
     Embedded,
     Optimistic,
@@ -30,27 +39,16 @@ pub(crate) enum Store {
     Cluster,
     Sentinels,
     Postgres,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Wrapper {
+    None,
     Fallback,
     CircuitBreaker,
     DenyCache,
     Leasing,
-    FallbackOnPostgres,
 }
-
-pub(crate) const STORES: [Store; 12] = [
-    Store::Memory,
-    Store::Embedded,
-    Store::Optimistic,
-    Store::Redis,
-    Store::Cluster,
-    Store::Sentinels,
-    Store::Postgres,
-    Store::Fallback,
-    Store::CircuitBreaker,
-    Store::DenyCache,
-    Store::Leasing,
-    Store::FallbackOnPostgres,
-];
 
 /// The one thing that is not healthy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,7 +59,7 @@ pub(crate) enum Sick {
     LockedRow,
     DeadNode,
     Clock,
-    FullDisk,
+    Full,
 }
 
 impl Sick {
@@ -72,8 +70,12 @@ impl Sick {
         Self::LockedRow,
         Self::DeadNode,
         Self::Clock,
-        Self::FullDisk,
+        Self::Full,
     ];
+
+    pub(crate) const fn is_flood(self) -> bool {
+        matches!(self, Self::FloodOfOneKey | Self::FloodOfNewKeys)
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -83,39 +85,59 @@ impl Sick {
             Self::LockedRow => "a locked row",
             Self::DeadNode => "a dead node",
             Self::Clock => "a clock that jumps an hour",
-            Self::FullDisk => "a full disk",
+            Self::Full => "a full disk or memory",
         }
     }
 }
 
 impl Store {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Embedded => "embedded",
-            Self::Optimistic => "optimistic on a map",
-            Self::Redis => "redis",
-            Self::Cluster => "redis cluster",
-            Self::Sentinels => "redis by sentinels",
-            Self::Postgres => "postgres",
-            Self::Fallback => "fallback on redis",
-            Self::CircuitBreaker => "circuit breaker on redis",
-            Self::DenyCache => "deny cache on redis",
-            Self::Leasing => "leasing on redis",
-            Self::FallbackOnPostgres => "fallback on postgres",
-        }
+    /// Each engine, and then each wrapper around a server.
+    pub(crate) fn all() -> Vec<Self> {
+        use Engine::{Cluster, Embedded, Memory, Optimistic, Postgres, Redis, Sentinels};
+        use Wrapper::{CircuitBreaker, DenyCache, Fallback, Leasing, None};
+        let bare = [Memory, Embedded, Optimistic, Redis, Cluster, Sentinels, Postgres];
+        let bare = bare.map(|engine| Self { engine, wrapper: None });
+        let wrapped = [Redis, Postgres].map(|engine| {
+            [Fallback, CircuitBreaker, DenyCache, Leasing].map(|wrapper| Self { engine, wrapper })
+        });
+        [&bare, wrapped.as_flattened()].concat()
+    }
+
+    pub(crate) fn name(self) -> String {
+        let engine = match self.engine {
+            Engine::Memory => "memory",
+            Engine::Embedded => "embedded",
+            Engine::Optimistic => "optimistic on a map",
+            Engine::Redis => "redis",
+            Engine::Cluster => "redis cluster",
+            Engine::Sentinels => "redis by sentinels",
+            Engine::Postgres => "postgres",
+        };
+        let wrapper = match self.wrapper {
+            Wrapper::None => return engine.to_owned(),
+            Wrapper::Fallback => "fallback",
+            Wrapper::CircuitBreaker => "circuit breaker",
+            Wrapper::DenyCache => "deny cache",
+            Wrapper::Leasing => "leasing",
+        };
+        format!("{wrapper} on {engine}")
     }
 
     /// Whether a store can have it.
     pub(crate) fn has(self, sick: Sick) -> bool {
-        let is_local = matches!(self, Self::Memory | Self::Embedded | Self::Optimistic);
+        use Engine::{Cluster, Embedded, Memory, Optimistic, Postgres, Redis, Sentinels};
         match sick {
             Sick::FloodOfOneKey | Sick::FloodOfNewKeys => true,
-            Sick::ForeignValue => !is_local,
-            Sick::LockedRow => matches!(self, Self::Postgres | Self::FallbackOnPostgres),
-            Sick::DeadNode => matches!(self, Self::Cluster | Self::Sentinels),
-            Sick::Clock => is_local || self == Self::DenyCache,
-            Sick::FullDisk => self == Self::Postgres,
+            Sick::ForeignValue => !matches!(self.engine, Memory | Embedded),
+            Sick::LockedRow => self.engine == Postgres,
+            Sick::DeadNode => matches!(self.engine, Cluster | Sentinels),
+            Sick::Clock => {
+                matches!(self.engine, Memory | Embedded | Optimistic)
+                    || matches!(self.wrapper, Wrapper::DenyCache | Wrapper::Leasing)
+            }
+            Sick::Full => {
+                matches!(self.engine, Embedded | Redis | Postgres) && self.wrapper == Wrapper::None
+            }
         }
     }
 }
@@ -129,9 +151,10 @@ pub(crate) struct Place {
     locking: Option<Client>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
+#[expect(clippy::large_enum_variant, reason = "there are two at a time")]
 enum Servers {
     None,
+    Map(Map),
     /// A file, removed with this.
     File(PathBuf),
     Redis(redis::Server),
@@ -143,22 +166,23 @@ enum Servers {
 impl Place {
     pub(crate) async fn set_up(store: Store) -> Self {
         let clock = Jumping::default();
-        let servers = match store {
-            Store::Memory | Store::Optimistic => Servers::None,
-            Store::Embedded => {
-                let name = format!("tollgate-chaos-{}.redb", std::process::id());
+        let servers = match store.engine {
+            Engine::Memory => Servers::None,
+            Engine::Optimistic => Servers::Map(Map::default()),
+            Engine::Embedded => {
+                static NEXT: AtomicU32 = AtomicU32::new(0);
+                let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+                let name = format!("tollgate-chaos-{}-{nth}.redb", std::process::id());
                 let file = std::env::temp_dir().join(name);
                 drop(std::fs::remove_file(&file));
                 Servers::File(file)
             }
-            Store::Cluster => Servers::Cluster(redis::Cluster::start(3)),
-            Store::Sentinels => Servers::Sentinels(redis::Sentinels::start()),
-            Store::Postgres | Store::FallbackOnPostgres => {
-                Servers::Postgres(postgres::Server::start())
-            }
-            _ => Servers::Redis(redis::Server::start()),
+            Engine::Cluster => Servers::Cluster(redis::Cluster::start(3)),
+            Engine::Sentinels => Servers::Sentinels(redis::Sentinels::start()),
+            Engine::Postgres => Servers::Postgres(postgres::Server::start()),
+            Engine::Redis => Servers::Redis(redis::Server::start()),
         };
-        let limiter = servers.limiter(store, &clock).await;
+        let limiter = servers.limiter(store.wrapper, &clock).await;
         Self { limiter, clock, servers, locking: None }
     }
 
@@ -179,12 +203,15 @@ impl Place {
                 self.limiter.limit(&SICK).key("sick").await.unwrap();
                 assert_eq!(server.query("SELECT count(*) FROM tollgate.buckets"), "1");
             }
+            (Servers::Map(_), Sick::ForeignValue) => {
+                self.limiter.limit(&SICK).key("sick").await.unwrap();
+            }
             // It does not take such numbers by itself.
             (Servers::Postgres(server), Sick::ForeignValue) => {
                 drop(server.query("ALTER TABLE tollgate.buckets ALTER gain TYPE bigint"));
             }
             // More than 18 MB: the log of the server keeps to files of 16 MB.
-            (Servers::Postgres(server), Sick::FullDisk) => drop(server.query(
+            (Servers::Postgres(server), Sick::Full) => drop(server.query(
                 "INSERT INTO tollgate.buckets SELECT int8send(i), 0, 4e15::bigint, 1, 1, \
                  4e15::bigint, 1 FROM generate_series(1, 140000) i",
             )),
@@ -202,6 +229,11 @@ impl Place {
         let foreign = |server: &redis::Server| server.command(&["SET", NAME, "foreign"]).ok();
         match (&self.servers, sick) {
             (_, Sick::Clock) => self.clock.jump(3_600),
+            (Servers::Map(map), Sick::ForeignValue) => {
+                let mut map = map.0.lock().unwrap();
+                let sick = map.iter_mut().find(|(name, _)| name.starts_with("sick")).unwrap();
+                *sick.1 = b"foreign".to_vec();
+            }
             (Servers::Redis(server), Sick::ForeignValue) => foreign(server),
             (Servers::Sentinels(all), Sick::ForeignValue) => foreign(all.master_server()),
             (Servers::Cluster(cluster), Sick::ForeignValue) => {
@@ -224,7 +256,13 @@ impl Place {
                 client.batch_execute(lock).await.unwrap();
                 self.locking = Some(client);
             }
-            (Servers::Postgres(server), Sick::FullDisk) => server.limit_files(Some(18 << 20)),
+            (Servers::Postgres(server), Sick::Full) => server.limit_files(Some(18 << 20)),
+            (Servers::Redis(server), Sick::Full) => limit_memory(server, 1),
+            (Servers::File(file), Sick::Full) => {
+                // With a handler, a write that goes too far is an error.
+                drop(signal(SignalKind::from_raw(SIGXFSZ)).unwrap());
+                limit_own_files(&std::fs::metadata(file).unwrap().len().to_string());
+            }
             _ => {}
         }
     }
@@ -243,10 +281,14 @@ impl Place {
                 cluster.node(0).resume();
                 cluster.until_complete();
             }
-            (Servers::Postgres(server), Sick::FullDisk) => server.limit_files(None),
+            (Servers::Postgres(server), Sick::Full) => server.limit_files(None),
+            (Servers::Redis(server), Sick::Full) => limit_memory(server, 0),
+            (Servers::File(_), Sick::Full) => limit_own_files("unlimited"),
             _ => {}
         }
         self.locking = None;
+        let asks = async || self.limiter.limit(&SICK).key("after").await.is_ok();
+        wait_until("it decides again", asks).await;
     }
 }
 
@@ -259,43 +301,57 @@ impl Drop for Servers {
 }
 
 impl Servers {
-    async fn limiter(&self, wrapper: Store, clock: &Jumping) -> RateLimiter {
+    async fn limiter(&self, wrapper: Wrapper, clock: &Jumping) -> RateLimiter {
         let redis = match self {
-            Self::None if wrapper == Store::Memory => {
-                return RateLimiter::new(Memory::new().clock(clock.clone()));
-            }
-            Self::None => {
-                let store = Optimistic::new(Map::default()).clock(clock.clone()).tries(u32::MAX);
-                return RateLimiter::new(store.deadline(DEADLINE));
+            Self::None => return wrapper.around(Memory::new().clock(clock.clone()), clock),
+            Self::Map(map) => {
+                let store = Optimistic::new(map.clone()).clock(clock.clone()).tries(u32::MAX);
+                return wrapper.around(store.deadline(DEADLINE), clock);
             }
             Self::File(file) => {
                 let store = Embedded::at(file).clock(clock.clone()).deadline(DEADLINE);
-                return RateLimiter::new(store.open().unwrap());
+                return wrapper.around(store.open().unwrap(), clock);
             }
             Self::Postgres(server) => {
                 let store = Postgres::at(server.settings()).deadline(DEADLINE);
-                let store = store.connect().await.unwrap();
-                return match wrapper {
-                    Store::FallbackOnPostgres => {
-                        RateLimiter::new(Fallback::new(store, Memory::new()))
-                    }
-                    _ => RateLimiter::new(store),
-                };
+                return wrapper.around(store.connect().await.unwrap(), clock);
             }
             Self::Redis(server) => Redis::at(server.url()),
             Self::Cluster(cluster) => Redis::cluster(cluster.urls()),
             Self::Sentinels(all) => Redis::sentinel(all.urls(), all.master_name()),
         };
-        let redis = redis.deadline(DEADLINE).connect().await.unwrap();
-        match wrapper {
-            Store::Fallback => RateLimiter::new(Fallback::new(redis, Memory::new())),
-            Store::CircuitBreaker => RateLimiter::new(CircuitBreaker::new(redis)),
-            Store::DenyCache => RateLimiter::new(DenyCache::new(redis).clock(clock.clone())),
-            Store::Leasing => RateLimiter::new(Leasing::new(redis).lease(&SICK)),
-            _ => RateLimiter::new(redis),
+        wrapper.around(redis.deadline(DEADLINE).connect().await.unwrap(), clock)
+    }
+}
+
+impl Wrapper {
+    fn around(self, store: impl Backend, clock: &Jumping) -> RateLimiter {
+        match self {
+            Self::None => RateLimiter::new(store),
+            Self::Fallback => RateLimiter::new(Fallback::new(store, Memory::new())),
+            Self::CircuitBreaker => RateLimiter::new(CircuitBreaker::new(store)),
+            Self::DenyCache => RateLimiter::new(DenyCache::new(store).clock(clock.clone())),
+            Self::Leasing => {
+                RateLimiter::new(Leasing::new(store).clock(clock.clone()).lease(&SICK))
+            }
         }
     }
 }
+
+/// Lets the server store nothing more, as with a full memory; 0 ends that.
+fn limit_memory(server: &redis::Server, bytes: u64) {
+    server.command(&["CONFIG", "SET", "maxmemory", &bytes.to_string()]).ok();
+}
+
+/// Lets no file of this process grow beyond so many bytes, as a full disk does.
+fn limit_own_files(bytes: &str) {
+    let (pid, size) = (std::process::id().to_string(), format!("--fsize={bytes}:unlimited"));
+    let is_set = Command::new("prlimit").args(["--pid", &pid, &size]).status().unwrap();
+    assert!(is_set.success());
+}
+
+/// What the system sends to a process that writes beyond that.
+const SIGXFSZ: i32 = 25;
 
 /// The time of the system, and jumps.
 #[derive(Clone, Debug, Default)]
@@ -318,8 +374,8 @@ impl Clock for Jumping {
 }
 
 /// A store that can compare and swap.
-#[derive(Debug, Default)]
-struct Map(Mutex<HashMap<String, Vec<u8>>>);
+#[derive(Clone, Debug, Default)]
+struct Map(Arc<Mutex<HashMap<String, Vec<u8>>>>);
 
 impl SwapStore for Map {
     const NAME: &'static str = "map";
