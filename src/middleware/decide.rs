@@ -351,13 +351,13 @@ pub(super) fn on_admission(
     }
     let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
     let ledger = RequestLedger::from_outcome(plan, demands, outcome);
-    OnResponse::new(plan.restyling.as_ref(), fields, None, ledger)
+    OnResponse::new(fields, None, ledger)
 }
 
 /// Runs a request without charging it.
 fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
     let ledger = plan.tracks_charges.then(|| Arc::new(RequestLedger::new(plan)));
-    Action::Run(OnResponse::new(plan.restyling.as_ref(), None, None, ledger))
+    Action::Run(OnResponse::new(None, None, ledger))
 }
 
 /// The cost is more than the limits could ever grant, or one of them grants nothing.

@@ -136,7 +136,6 @@ where
                 OnResponse::expose_ledger(ledger, &mut request);
             }
             let waited = since.elapsed();
-            let method = request.method().clone();
             let future = service.call(request);
             // After the call, so that the requests behind this one call the service after it.
             let used = pending.use_up();
@@ -148,8 +147,7 @@ where
             }
             let timing = fields::server_timing(&limit, waited);
             let fields = plan.sends_fields().then(|| fields_after_turn(&plan, &used));
-            let on_response = OnResponse::new(plan.restyling.as_ref(), fields, timing, ledger);
-            let on_response = on_response.for_method(&method, &plan);
+            let on_response = OnResponse::new(fields, timing, ledger);
             return Poll::Ready(Ok(QueueExit::Called(future, on_response)));
         }
     }
