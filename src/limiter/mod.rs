@@ -169,6 +169,7 @@ mod limits;
 #[cfg(feature = "memory")]
 mod line;
 mod lone_bucket;
+mod name_table;
 mod observe;
 mod off;
 mod peek;
@@ -241,6 +242,8 @@ pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUse;
 #[cfg(feature = "memory")]
 pub(crate) use self::line::LineSlot;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+pub(crate) use self::name_table::NameTable;
 pub(crate) use self::queue::{HeldSlot, PendingReservation};
 pub(crate) use self::random::Random;
 pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot, UsedTurn};
