@@ -164,8 +164,6 @@ mod forget;
 mod grant;
 mod limit;
 mod limit_uses;
-#[cfg(feature = "serde")]
-mod limits;
 #[cfg(feature = "memory")]
 mod line;
 mod lone_bucket;
@@ -200,8 +198,6 @@ mod with_defaults;
 
 pub use self::engine::RateLimiter;
 pub use self::limit::{Limit, LimitError};
-#[cfg(feature = "serde")]
-pub use self::limits::Limits;
 
 pub use self::calls::LimitCall;
 pub use self::permit::Permit;
