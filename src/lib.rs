@@ -74,7 +74,6 @@
 //! | `metrics` | an observer for the facade crate `metrics`: Prometheus, OpenTelemetry | no |
 //! | `pacing` | the tower layer for clients that keeps them below the limits of servers | no |
 //! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
-//! | `tower-sessions` | keys from the sessions of `tower-sessions` | no |
 //! | `embedded` | buckets in a file of this machine, which survive a restart | no |
 //! | `optimistic` | buckets in any store that can compare and swap | no |
 //! | `redis` | buckets in Redis or Valkey, shared by several processes | no |
@@ -104,8 +103,7 @@
         feature = "pacing",
         feature = "redis",
         feature = "retry",
-        feature = "throttle",
-        feature = "tower-sessions"
+        feature = "throttle"
     )),
     allow(rustdoc::broken_intra_doc_links)
 )]

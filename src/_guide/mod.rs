@@ -48,6 +48,7 @@ pages! {
     // A page that needs more than the default features in some examples is tested with those.
     #[cfg(any(not(doctest), feature = "calendar"))]
     choosing: "choosing.md",
+    #[cfg(any(not(doctest), feature = "credentials"))]
     keys_and_proxies: "keys-and-proxies.md",
     layers: "layers.md",
     several_limits: "several-limits.md",

@@ -33,19 +33,17 @@ enum KeySource {
     BearerToken,
     ApiKey,
     Cookie,
-    Session,
     MatchedPath,
     None,
 }
 
 impl KeySource {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 7] = [
         Self::ClientAddress,
         Self::Header,
         Self::BearerToken,
         Self::ApiKey,
         Self::Cookie,
-        Self::Session,
         Self::MatchedPath,
         Self::None,
     ];
@@ -58,7 +56,6 @@ impl KeySource {
             Self::BearerToken => "bearer token",
             Self::ApiKey => "api key",
             Self::Cookie => "cookie",
-            Self::Session => "session",
             Self::MatchedPath => "matched path",
             Self::None => "none",
         }
@@ -88,7 +85,6 @@ impl KeySource {
             Self::BearerToken | Self::ApiKey | Self::Cookie => {
                 (cfg!(feature = "credentials"), "credentials")
             }
-            Self::Session => (cfg!(feature = "tower-sessions"), "tower-sessions"),
             Self::MatchedPath => (cfg!(feature = "axum"), "axum"),
             Self::ClientAddress | Self::Header | Self::None => (true, ""),
         };
@@ -231,8 +227,6 @@ fn extractor(
             Some(cookie) => Ok(Arc::new(cookie)),
             None => Err(format!("`{}` is not the name of a cookie", excerpt(argument))),
         },
-        #[cfg(feature = "tower-sessions")]
-        KeySource::Session => Ok(Arc::new(crate::key::session())),
         #[cfg(feature = "axum")]
         KeySource::MatchedPath => Ok(Arc::new(crate::key::matched_path())),
         // What needs a feature that is off was an error before.
@@ -314,5 +308,5 @@ const WRITTEN_BY_CLIENTS: &str = "any client can write that field, and so choose
 const NONE_ALONE: &str = "\"none\" stands alone: it is one bucket for all requests";
 
 const HOW_TO_WRITE: &str = "write \"client address\", \"header x-user\", \"bearer token\", \
-                            \"api key x-api-key\", \"cookie session\", \"session\", \
-                            \"matched path\" or \"none\"; the program can give any other key";
+                            \"api key x-api-key\", \"cookie session\", \"matched path\" \
+                            or \"none\"; the program can give any other key";

@@ -49,6 +49,7 @@ use http::{Extensions, Response};
 pub struct ExactWait(Duration);
 
 impl ExactWait {
+    #[cfg(feature = "axum")]
     pub(crate) const fn new(wait: Duration) -> Self {
         Self(wait)
     }

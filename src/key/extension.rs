@@ -5,10 +5,10 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::extractor::{Extracted, KeyExtractor};
+use super::from_fn::IntoExtracted;
 use super::head::Head;
 use super::key_error::KeyError;
 use super::setup_warning::SetupWarning;
-use crate::backend::Key;
 
 /// Takes the key from a request extension; made by [`extension`].
 pub struct Extension<T, F> {
@@ -18,9 +18,11 @@ pub struct Extension<T, F> {
 
 /// Takes the key from a request extension of type `T`, which an outer layer inserts.
 ///
-/// Use it for the user that your authentication established, or for anything else that an outer
-/// layer knows about the request. An empty text is an error. The key cannot borrow from the
-/// extension: write `user.name.clone()`, not `&user.name`.
+/// Use it for the user that your authentication established, for the claims of a token that it has
+/// verified, or for anything else that an outer layer knows about the request. The closure returns a
+/// key, or what that of [`from_fn`](super::from_fn()) may: an `Option` if not every extension has a
+/// key, or an [`Extracted`] if some exempt the request. An empty text is an error. The key cannot
+/// borrow from the extension: write `user.name.clone()`, not `&user.name`.
 ///
 /// # Examples
 ///
@@ -37,30 +39,51 @@ pub struct Extension<T, F> {
 /// let extracted = extension(|user: &User| user.id).extract(&Head::new(&request));
 /// assert_eq!(extracted, Ok(Extracted::Key(Key::from(7_u64))));
 /// ```
-pub const fn extension<T, F, K>(read: F) -> Extension<T, F>
+///
+/// The tenant in the claims of a token, which some tokens do not name:
+///
+/// ```
+/// use tollgate::key::{Extracted, Head, KeyExtractor, extension};
+///
+/// #[derive(Clone)]
+/// struct Claims {
+///     tenant: Option<String>,
+///     is_internal: bool,
+/// }
+///
+/// let tenant = extension(|claims: &Claims| match (&claims.tenant, claims.is_internal) {
+///     (_, true) => Some(Extracted::Exempt),
+///     (tenant, false) => tenant.as_deref().map(Extracted::from),
+/// });
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(Claims { tenant: None, is_internal: false });
+/// assert!(tenant.extract(&Head::new(&request)).unwrap_err().is_missing());
+/// ```
+#[doc(alias("jwt", "claim", "session"))]
+pub const fn extension<T, F, R>(read: F) -> Extension<T, F>
 where
     T: Send + Sync + 'static,
-    F: Fn(&T) -> K + Send + Sync + 'static,
-    K: Into<Key>,
+    F: Fn(&T) -> R + Send + Sync + 'static,
+    R: IntoExtracted,
 {
     Extension { read, source: PhantomData }
 }
 
-impl<T, F, K> KeyExtractor for Extension<T, F>
+impl<T, F, R> KeyExtractor for Extension<T, F>
 where
     T: Send + Sync + 'static,
-    F: Fn(&T) -> K + Send + Sync + 'static,
-    K: Into<Key>,
+    F: Fn(&T) -> R + Send + Sync + 'static,
+    R: IntoExtracted,
 {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         match head.extensions().get::<T>() {
-            Some(found) => match (self.read)(found).into() {
-                key if key.is_empty() => Err(KeyError::empty(format!(
+            Some(found) => match (self.read)(found).into_extracted() {
+                Ok(Extracted::Key(key)) if key.is_empty() => Err(KeyError::empty(format!(
                     "no key: the key from the extension of type `{}` is empty (have the layer that \
-                     inserts it always set one)",
+                     inserts it always set one, or the closure return `None`)",
                     type_name::<T>()
                 ))),
-                key => Ok(Extracted::Key(key)),
+                extracted => extracted,
             },
             None => Err(KeyError::missing(format!(
                 "no key: the request has no extension of type `{}` (add the layer that inserts it \
@@ -80,7 +103,7 @@ where
 ///
 /// If a request without a key is answered with an error of the server, the log has that at once.
 /// This is for those that pass, or have another key.
-pub(super) fn missing_extension<T: Send + Sync + 'static>(head: &Head<'_>) -> Option<SetupWarning> {
+fn missing_extension<T: Send + Sync + 'static>(head: &Head<'_>) -> Option<SetupWarning> {
     head.extensions().get::<T>().is_none().then(|| {
         SetupWarning::in_each_request(format!(
             "no request so far had an extension of type `{}`, so this limit took no key from it \

@@ -6,8 +6,9 @@
 //! | requests are limited by | extractor |
 //! |---|---|
 //! | the address of the client | [`ClientIp::peer`], or [`ClientIp::x_forwarded_for`] behind proxies |
-//! | the user or tenant that your authentication established | [`extension`](extension()), [`claim`](claim()), [`header`](header()) |
-//! | a token, an API key, a cookie or a session | `bearer`, `api_key`, `cookie`, `session` |
+//! | the user or tenant that your authentication established | [`extension`](extension()), [`header`](header()) |
+//! | a token, an API key or a cookie | `bearer`, `api_key`, `cookie` |
+//! | a session of `tower-sessions` or the like | [`extension`](extension()), with the digest of its id |
 //! | the route, in axum | `matched_path` |
 //! | anything else in the head | [`from_fn`](from_fn()) |
 //! | nothing: one bucket for all requests | [`global`](global()) |
@@ -46,7 +47,7 @@
 //! # Details
 //!
 //! The feature `credentials` adds `bearer`, `api_key` and `cookie`. Their keys are digests of the
-//! secrets. The feature `tower-sessions` adds `session`.
+//! secrets.
 //!
 //! Extractors are not async. If a key takes a query, such as for the user of a token, run the query
 //! in a layer outside of the limit, and leave its result in the extensions of the request. For any
@@ -61,7 +62,6 @@
 mod api_key;
 #[cfg(feature = "credentials")]
 mod bearer;
-mod claim;
 mod client_ip;
 #[cfg(feature = "credentials")]
 mod cookie;
@@ -77,8 +77,6 @@ mod header;
 mod key_error;
 #[cfg(feature = "axum")]
 mod matched_path;
-#[cfg(feature = "tower-sessions")]
-mod session;
 mod setup_warning;
 mod tuples;
 
@@ -86,7 +84,6 @@ mod tuples;
 pub use self::api_key::{ApiKey, api_key};
 #[cfg(feature = "credentials")]
 pub use self::bearer::{Bearer, bearer};
-pub use self::claim::{Claim, claim};
 pub use self::client_ip::{ClientIp, NetworkError, Networks, Proxies};
 #[cfg(feature = "credentials")]
 pub use self::cookie::{Cookie, cookie};
@@ -101,7 +98,5 @@ pub use self::header::{Header, header};
 pub use self::key_error::KeyError;
 #[cfg(feature = "axum")]
 pub use self::matched_path::{MatchedPath, matched_path};
-#[cfg(feature = "tower-sessions")]
-pub use self::session::{Session, session};
 pub use self::setup_warning::SetupWarning;
 pub use crate::backend::Key;

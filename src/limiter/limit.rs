@@ -96,8 +96,20 @@ impl NamedQuota for Limit {
 /// program.
 #[derive(Clone)]
 enum LimitName {
-    Static(&'static str, Option<OnFailure>),
-    Inline { bytes: [u8; MAX_NAME], len: u8, on_failure: Option<OnFailure> },
+    Static(&'static str, Remarks),
+    Inline { bytes: [u8; MAX_NAME], len: u8, remarks: Remarks },
+}
+
+/// What a limit says about itself that is neither its name nor its numbers.
+#[derive(Clone, Copy)]
+struct Remarks {
+    on_failure: Option<OnFailure>,
+    /// Whether it was made to stand in the place of another limit.
+    is_version: bool,
+}
+
+impl Remarks {
+    const NONE: Self = Self { on_failure: None, is_version: false };
 }
 
 impl fmt::Debug for LimitName {
@@ -123,7 +135,7 @@ impl LimitName {
         let mut bytes = [0; MAX_NAME];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
         let len = u8::try_from(name.len()).ok()?;
-        Some(Self::Inline { bytes, len, on_failure: None })
+        Some(Self::Inline { bytes, len, remarks: Remarks::NONE })
     }
 }
 
@@ -148,7 +160,7 @@ impl Limit {
         match Bucket::of_shard(&quota) {
             Ok(bucket) => {
                 let head = LimitHead::new(name);
-                Self { name: LimitName::Static(name, None), head, quota, bucket }
+                Self { name: LimitName::Static(name, Remarks::NONE), head, quota, bucket }
             }
             Err(error) => error.panic(),
         }
@@ -180,7 +192,7 @@ impl Limit {
     /// If the quota contradicts itself or does not fit.
     pub(super) fn with_quota(&self, quota: Quota) -> Result<Self, LimitError> {
         match Bucket::of_shard(&quota) {
-            Ok(bucket) => Ok(Self { name: self.name.clone(), head: self.head, quota, bucket }),
+            Ok(bucket) => Ok(Self { quota, bucket, ..self.clone() }),
             Err(error) => Err(LimitError { name: self.name().into(), quota: Some(error) }),
         }
     }
@@ -211,9 +223,7 @@ impl Limit {
     #[doc(alias("fail_open", "fail_closed"))]
     #[must_use]
     pub const fn on_failure(mut self, on_failure: OnFailure) -> Self {
-        let (LimitName::Static(_, said) | LimitName::Inline { on_failure: said, .. }) =
-            &mut self.name;
-        *said = Some(on_failure);
+        self.remarks_mut().on_failure = Some(on_failure);
         self
     }
 
@@ -221,8 +231,30 @@ impl Limit {
     #[must_use]
     #[inline]
     pub const fn get_on_failure(&self) -> Option<OnFailure> {
-        let (LimitName::Static(_, said) | LimitName::Inline { on_failure: said, .. }) = self.name;
-        said
+        self.remarks().on_failure
+    }
+
+    /// The same limit, marked as one that stands in the place of another.
+    pub(super) const fn into_version(mut self) -> Self {
+        self.remarks_mut().is_version = true;
+        self
+    }
+
+    /// Whether it is marked so, or was copied from one that is.
+    #[inline]
+    pub(super) const fn is_version(&self) -> bool {
+        self.remarks().is_version
+    }
+
+    #[inline]
+    const fn remarks(&self) -> Remarks {
+        let (LimitName::Static(_, remarks) | LimitName::Inline { remarks, .. }) = self.name;
+        remarks
+    }
+
+    const fn remarks_mut(&mut self) -> &mut Remarks {
+        let (LimitName::Static(_, remarks) | LimitName::Inline { remarks, .. }) = &mut self.name;
+        remarks
     }
 
     /// The name.

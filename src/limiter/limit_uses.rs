@@ -5,12 +5,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use smallvec::SmallVec;
 
 use super::Limit;
 use super::demand::Mode;
+use super::name_table::NameTable;
 use super::rate_limited::RateLimited;
 use super::too_large::explain_cost;
 use crate::algebra::{Terms, Tokens};
@@ -29,18 +31,20 @@ pub(crate) struct LimitUse {
 
 /// What the layers and the calls of a limiter make of its limits.
 ///
-/// Locked when a layer makes its first service or numbers are replaced, and by a call whose cost can
-/// never fit. No request with an answer of the store gets here, and no decision depends on it.
+/// Locked when a layer makes its first service and when numbers are replaced. No decision depends on
+/// it.
 #[derive(Default)]
 pub(crate) struct LimitUses {
     uses: Mutex<UsesByName>,
     /// The same of a limiter and of those that are made of it for other stores, such as for each
     /// transaction of a database.
-    logged: Arc<Mutex<LoggedMistakes>>,
+    logged: Arc<LoggedMistakes>,
 }
 
-/// Which mistakes were logged, and of which limit.
-type LoggedMistakes = Vec<(LimitMistake, Box<str>)>;
+/// Which mistakes were logged, by the names of their limits. A flood of requests that cost too much
+/// takes no lock here.
+#[derive(Default)]
+struct LoggedMistakes([NameTable<AtomicBool>; 4]);
 
 /// The uses of layers that still exist, by the names of their limits. Layers that use a limit alike
 /// share one, so a layer is compared with few others, however many there are.
@@ -86,6 +90,36 @@ impl LimitUse {
     fn is_like(&self, other: &Self) -> bool {
         let terms = |one: &Self| (one.mode.terms(&one.limit), one.is_chosen, one.cost);
         self.limit == other.limit && terms(self) == terms(other)
+    }
+}
+
+impl LoggedMistakes {
+    /// Whether this is logged for the first time.
+    fn is_first(&self, mistake: LimitMistake, limit: &str) -> bool {
+        let logged = self.of(mistake).get_or_add(limit, MAX_LOGGED, AtomicBool::default);
+        // Read first: most of the time, it is logged. Relaxed, as nothing else depends on it.
+        let is_new = |logged: &AtomicBool| !logged.load(Ordering::Relaxed);
+        logged.is_some_and(|logged| is_new(logged) && !logged.swap(true, Ordering::Relaxed))
+    }
+
+    fn has(&self, mistake: LimitMistake, limit: &str) -> bool {
+        self.of(mistake).get(limit).is_some_and(|logged| logged.load(Ordering::Relaxed))
+    }
+
+    fn forget(&self, mistake: LimitMistake, limit: &str) {
+        if let Some(logged) = self.of(mistake).get(limit) {
+            logged.store(false, Ordering::Relaxed);
+        }
+    }
+
+    const fn of(&self, mistake: LimitMistake) -> &NameTable<AtomicBool> {
+        let Self([numbers, all, large, debt]) = self;
+        match mistake {
+            LimitMistake::DifferentNumbers => numbers,
+            LimitMistake::RefusesAll => all,
+            LimitMistake::LargeCost => large,
+            LimitMistake::DebtCut => debt,
+        }
     }
 }
 
@@ -141,7 +175,7 @@ impl LimitUses {
     /// Warns that a limit refuses each request of a layer, or of any call.
     fn log_refuses_all(&self, limit: &Limit, error: &dyn fmt::Display) {
         #[cfg(feature = "tracing")]
-        if self.is_first(LimitMistake::RefusesAll, limit.name()) {
+        if self.logged.is_first(LimitMistake::RefusesAll, limit.name()) {
             tracing::warn!(limit = limit.name(), %error, "every request is refused (logged once)");
         }
     }
@@ -155,8 +189,8 @@ impl LimitUses {
         }
         // Not beside a line about all requests: its layer has been told of.
         #[cfg(feature = "tracing")]
-        if !self.is_logged(LimitMistake::RefusesAll, limit)
-            && self.is_first(LimitMistake::LargeCost, limit.name())
+        if !self.logged.has(LimitMistake::RefusesAll, limit.name())
+            && self.logged.is_first(LimitMistake::LargeCost, limit.name())
         {
             let hint = "a request costs more than its limit can ever grant (logged once)";
             tracing::warn!(limit = limit.name(), %error, "{hint}");
@@ -180,9 +214,7 @@ impl LimitUses {
         match why {
             Some(why) => self.log_refuses_all(numbers, &why),
             // The next numbers that refuse all are another mistake.
-            None => self.logged().retain(|(mistake, name)| {
-                *mistake != LimitMistake::RefusesAll || **name != *of.name()
-            }),
+            None => self.logged.forget(LimitMistake::RefusesAll, of.name()),
         }
     }
 
@@ -203,7 +235,7 @@ impl LimitUses {
     #[cold]
     fn log_debt_cut(&self, limit: &str, left: Tokens) {
         #[cfg(feature = "tracing")]
-        if self.is_first(LimitMistake::DebtCut, limit) {
+        if self.logged.is_first(LimitMistake::DebtCut, limit) {
             let warning = "a settlement or a penalty took more than can be counted, so the bucket \
                            owes less than was taken (set `max_reserved` of the quota to the deepest \
                            debt that is to be paid)";
@@ -213,7 +245,7 @@ impl LimitUses {
 
     fn log_different_numbers(&self, limit: &Limit, other: &Limit) {
         #[cfg(feature = "tracing")]
-        if self.is_first(LimitMistake::DifferentNumbers, limit.name()) {
+        if self.logged.is_first(LimitMistake::DifferentNumbers, limit.name()) {
             let numbers = limit.quota();
             let other = other.quota();
             let warning = "this limit has other numbers in another layer. Both layers share the \
@@ -230,28 +262,6 @@ impl LimitUses {
                 "possible misconfiguration (logged once)"
             );
         }
-    }
-
-    #[cfg(feature = "tracing")]
-    fn is_logged(&self, mistake: LimitMistake, limit: &Limit) -> bool {
-        self.logged().iter().any(|(known, name)| *known == mistake && **name == *limit.name())
-    }
-
-    /// Whether this is logged for the first time.
-    fn is_first(&self, mistake: LimitMistake, limit: &str) -> bool {
-        let mut logged = self.logged();
-        let mut of_kind = logged.iter().filter(|(known, _)| *known == mistake);
-        let is_logged = of_kind.clone().any(|(_, name)| **name == *limit);
-        if is_logged || of_kind.nth(MAX_LOGGED - 1).is_some() {
-            return false;
-        }
-        logged.push((mistake, limit.into()));
-        true
-    }
-
-    fn logged(&self) -> MutexGuard<'_, LoggedMistakes> {
-        // A poisoned lock is harmless: nothing panics while it is held.
-        self.logged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn uses(&self) -> MutexGuard<'_, UsesByName> {

@@ -166,11 +166,10 @@ mod forget;
 mod grant;
 mod limit;
 mod limit_uses;
-#[cfg(feature = "serde")]
-mod limits;
 #[cfg(feature = "memory")]
 mod line;
 mod lone_bucket;
+mod name_table;
 mod observe;
 mod off;
 mod peek;
@@ -200,8 +199,6 @@ mod with_defaults;
 
 pub use self::engine::RateLimiter;
 pub use self::limit::{Limit, LimitError};
-#[cfg(feature = "serde")]
-pub use self::limits::Limits;
 
 pub use self::calls::LimitCall;
 pub use self::permit::Permit;
@@ -240,6 +237,8 @@ pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::events::{Observers, QueueStay, Report};
 pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUse;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+pub(crate) use self::name_table::NameTable;
 pub(crate) use self::random::Random;
 pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot, UsedTurn};
 pub(crate) use self::settle::Settlement;

@@ -97,10 +97,25 @@ impl Replacements {
         self.table.get()?.get(limit)
     }
 
-    /// A limit with the numbers in force.
+    /// A limit with the numbers in force. If it has the place of another one, as in a call that starts
+    /// again, these are the numbers of that one.
     #[inline(always)]
     pub(super) fn current<'l>(&'l self, limit: &'l Limit) -> &'l Limit {
-        self.get(limit).map_or(limit, |replacement| replacement)
+        if any() { self.find_current(limit) } else { limit }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_current<'l>(&'l self, limit: &'l Limit) -> &'l Limit {
+        let Some(table) = self.table.get() else { return limit };
+        // A copy of a version is a limit of its own, like any that a program makes.
+        let replaced = limit.is_version().then(|| table.replaced_by(limit)).flatten();
+        let current = replaced.map_or_else(|| table.get(limit), ReplacedLimit::current);
+        match (current, replaced) {
+            (Some(current), _) => current,
+            (None, Some(entry)) => &entry.of,
+            (None, None) => limit,
+        }
     }
 
     /// All numbers that a limit has had, if they were ever replaced.
@@ -154,14 +169,23 @@ impl ReplacementTable {
         let mut link = self.chains.get(chain(limit))?;
         loop {
             let entry = link.get()?;
-            let current = entry.current();
             if entry.is_of(limit) {
-                return current;
+                return entry.current();
             }
-            // A call that starts again has been looked up before. Its numbers may be those of another
-            // plan, but it is not that plan.
-            if current.is_some_and(|current| std::ptr::eq(Arc::as_ptr(current), limit)) {
-                return None;
+            link = &entry.next;
+        }
+    }
+
+    /// The entry that has this very limit among its versions.
+    ///
+    /// Its numbers may be those of another plan, but it is not that plan. So it is found by its place,
+    /// which takes a look at each version. Only calls that start again get here.
+    fn replaced_by(&self, version: &Limit) -> Option<&ReplacedLimit> {
+        let mut link = self.chains.get(chain(version))?;
+        loop {
+            let entry = link.get()?;
+            if entry.all().any(|known| std::ptr::eq(known, version)) {
+                return Some(entry);
             }
             link = &entry.next;
         }
@@ -249,7 +273,7 @@ impl ReplacedLimit {
             return Err(TooManyVersions);
         }
         let slot = self.versions.slot_or_new(count).ok_or(TooManyVersions)?;
-        slot.get_or_init(|| Arc::new(new));
+        slot.get_or_init(|| Arc::new(new.into_version()));
         *kept = kept.saturating_add(1);
         Ok(count.saturating_add(1))
     }

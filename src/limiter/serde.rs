@@ -21,8 +21,8 @@ impl Serialize for Limit {
 
 /// Reads a name and a quota, with all their checks.
 ///
-/// A field of another name is an error, so that a typing mistake does not go unseen. Several limits
-/// by their names are [`Limits`](super::Limits).
+/// A field of another name is an error, so that a typing mistake does not go unseen. A table of limits
+/// by their names is a map of names and [`Quota`]s, each of which [`Limit::try_new`] makes a limit.
 ///
 /// # Examples
 ///
@@ -36,7 +36,12 @@ impl Serialize for Limit {
 ///     "#,
 /// )?;
 /// assert_eq!(login, Limit::new("login", Quota::token_bucket(5, HOUR)));
-/// # Ok::<(), toml::de::Error>(())
+///
+/// let table: std::collections::BTreeMap<String, Quota> = toml::from_str(r#"login = "5 per hour""#)?;
+/// let limits: Result<Vec<_>, _> =
+///     table.iter().map(|(name, quota)| Limit::try_new(&**name, *quota)).collect();
+/// assert_eq!(limits?, [login]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 impl<'de> Deserialize<'de> for Limit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -73,7 +78,7 @@ impl<'de> Visitor<'de> for LimitVisitor {
 }
 
 /// Makes a limit. The error has its cause in the message, as serde keeps no sources.
-pub(super) fn named<E: Error>(name: &str, quota: Quota) -> Result<Limit, E> {
+fn named<E: Error>(name: &str, quota: Quota) -> Result<Limit, E> {
     Limit::try_new(name, quota).map_err(|error: LimitError| {
         match std::error::Error::source(&error) {
             Some(cause) => E::custom(format_args!("{error}: {cause}")),

@@ -36,7 +36,7 @@ pub(super) fn on_lone_response(
         return None;
     }
     if !plan.sends_fields() {
-        return Some(OnResponse::restyling(plan.restyling.as_ref()));
+        return Some(OnResponse::Nothing);
     }
     let lone = plan.lone_template_for(limit)?;
     Some(OnResponse::Member(Arc::clone(lone), lone.template.numbers(limit, &level())))

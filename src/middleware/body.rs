@@ -49,14 +49,6 @@ impl<B> ResponseBody<B> {
         Self { kind: BodyKind::Refusal { text } }
     }
 
-    /// Puts the text of a refusal in the place of the body.
-    // Not inlined: nearly all bodies stay.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn replace(&mut self, text: RefusalText) {
-        self.kind = BodyKind::Refusal { text };
-    }
-
     /// Returns the body of the inner service; `None` if the request did not run.
     #[must_use]
     pub fn into_inner(self) -> Option<B> {

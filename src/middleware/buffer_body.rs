@@ -28,7 +28,7 @@ pub struct BufferBodyLayer<F> {
 /// as a request extension.
 ///
 /// A limit inside of this layer takes its key from there, by [`extension`](crate::key::extension())
-/// or [`claim`](crate::key::claim()), and its cost by [`cost_with`](crate::Rule::cost_with). Add
+/// and its cost by [`cost_with`](crate::Rule::cost_with). Add
 /// the layer outside of the limit. The inner service gets its body back as a [`BufferedBody`]. With
 /// axum, `tollgate::routes::extract_body` does the same with the extractors of axum.
 ///

@@ -1,15 +1,20 @@
 //! Responses to calls: what a handler sends of its permits, and of an error that it returns.
 
 use bytes::Bytes;
-use http::header::{self, CONTENT_TYPE, HeaderName, RETRY_AFTER, SET_COOKIE};
-use http::{HeaderMap, Response, StatusCode};
+use http::Response;
+#[cfg(feature = "axum")]
+use http::{StatusCode, header::RETRY_AFTER};
 
-use super::on_refusal::{OnRefusal, RefusalWording, RefusedRequest};
+use super::on_refusal::OnRefusal;
+#[cfg(feature = "axum")]
+use super::on_refusal::{RefusalWording, RefusedRequest};
+#[cfg(feature = "axum")]
 use crate::clock::Timestamp;
 use crate::fields::{
-    self, Dialects, ExactWait, FieldSet, FieldSetBuilder, Member, OutageHint, PolicyText,
-    RetryAfter, RetryHint, Wording,
+    self, Dialects, FieldSet, FieldSetBuilder, Member, PolicyText, RetryAfter, Wording,
 };
+#[cfg(feature = "axum")]
+use crate::fields::{ExactWait, OutageHint, RetryHint};
 use crate::limiter::{RateLimited, RateLimiter, Snapshot, Speech};
 
 /// How responses speak to clients. A limiter has such defaults, and a layer may say otherwise.
@@ -59,10 +64,8 @@ impl RateLimiter {
 
     /// Sets the response to requests that do not run; problem details if not set.
     ///
-    /// Layers that are made of this handle take it over, and an error of a call that a handler
-    /// returns becomes this response. Within a layer that has an
-    /// [`on_refusal`](crate::RateLimitLayer::on_refusal) of its own, such an error becomes the
-    /// response of the layer.
+    /// Layers that are made of this handle take it over, and an error of one of its calls that a
+    /// handler returns becomes this response, whatever the layers around the handler say.
     ///
     /// # Examples
     ///
@@ -86,26 +89,10 @@ impl RateLimiter {
     }
 }
 
-/// The error of a call, in the extensions of the response that it has become. A layer with a style
-/// of its own finds it there.
-#[derive(Clone, Debug)]
-pub(crate) struct CallError {
-    error: RateLimited,
-    status: StatusCode,
-    headers: HeaderMap,
-}
-
 /// The response that the error of a call becomes, in the style of its limiter.
 #[cfg(feature = "axum")]
-pub(crate) fn response_of(error: RateLimited) -> Response<Bytes> {
-    let mut response = render_call_error(&error, &ResponseStyle::of(error.speech()));
-    let (status, headers) = (response.status(), response.headers().clone());
-    response.extensions_mut().insert(CallError { error, status, headers });
-    response
-}
-
-/// The response to a call that was not admitted.
-fn render_call_error(error: &RateLimited, style: &ResponseStyle) -> Response<Bytes> {
+pub(crate) fn response_of(error: &RateLimited) -> Response<Bytes> {
+    let style = &ResponseStyle::of(error.speech());
     let format = style.retry_after;
     let snapshots = error.snapshots();
     let now = snapshots.first().map_or(Timestamp::UNIX_EPOCH, Snapshot::at);
@@ -194,87 +181,3 @@ fn fields_of(snapshots: &[Snapshot], dialects: Dialects) -> FieldSet {
     }
     builder.build()
 }
-
-/// Puts the response of a layer in the place of the one that the error of a call has become.
-/// Returns its text, or `None` if the response is no such error, or was changed since.
-///
-/// Other header fields of the response stay, such as those of a middleware in between.
-#[inline]
-pub(super) fn restyle<R>(response: &mut Response<R>, style: &ResponseStyle) -> Option<Bytes> {
-    if response.extensions().is_empty() {
-        return None;
-    }
-    restyle_error(response, style)
-}
-
-#[inline(never)]
-fn restyle_error<R>(response: &mut Response<R>, style: &ResponseStyle) -> Option<Bytes> {
-    // Removed and not only read: a layer outside of this one must not replace the response a second
-    // time.
-    let CallError { error, status, headers } = response.extensions_mut().remove()?;
-    // A handler that gave the error another status or body has worded it itself.
-    if response.status() != status
-        || response.headers().get(CONTENT_TYPE) != headers.get(CONTENT_TYPE)
-    {
-        return None;
-    }
-    let (said, text) = render_call_error(&error, style).into_parts();
-    *response.status_mut() = said.status;
-    // The exact time belongs to the former wording. That of the new one is among the extensions
-    // that are added next, if it has any.
-    response.extensions_mut().remove::<ExactWait>();
-    response.extensions_mut().extend(said.extensions);
-    let fields = response.headers_mut();
-    // Before the new lines are added: a line that both have would otherwise be removed again.
-    remove_lines(fields, &headers);
-    for name in &OF_THE_BODY {
-        fields.remove(name);
-    }
-    // Cookies do not concern each other. Other fields that are left are of a middleware, or those
-    // of a layer in between, which have the members of the handler in them.
-    let is_new = |name: &&HeaderName| **name == SET_COOKIE || !fields.contains_key(*name);
-    let new: Vec<_> = said.headers.keys().filter(is_new).collect();
-    for name in new {
-        for value in said.headers.get_all(name) {
-            // An error means that the map is full; the line is then omitted.
-            let _ = fields.try_append(name, value.clone());
-        }
-    }
-    if text.is_empty() {
-        fields.remove(CONTENT_TYPE);
-    }
-    Some(text)
-}
-
-/// Removes the lines of `said`, as far as they are still the same. A field that was changed stays.
-fn remove_lines(fields: &mut HeaderMap, said: &HeaderMap) {
-    for name in said.keys() {
-        let mut left: Vec<_> = fields.get_all(name).iter().cloned().collect();
-        let is_as_said = said.get_all(name).iter().all(|line| {
-            let at = left.iter().position(|other| other == line);
-            at.map(|at| left.remove(at)).is_some()
-        });
-        if is_as_said {
-            fields.remove(name);
-            for line in left {
-                let _ = fields.try_append(name, line);
-            }
-        }
-    }
-}
-
-/// The fields that describe a body, and go with it.
-const OF_THE_BODY: [HeaderName; 12] = [
-    header::ACCEPT_RANGES,
-    header::CONTENT_ENCODING,
-    header::CONTENT_LANGUAGE,
-    header::CONTENT_LENGTH,
-    header::CONTENT_RANGE,
-    header::ETAG,
-    header::LAST_MODIFIED,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    HeaderName::from_static("content-digest"),
-    HeaderName::from_static("digest"),
-    HeaderName::from_static("repr-digest"),
-];

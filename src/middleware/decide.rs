@@ -266,13 +266,13 @@ pub(super) fn on_admission(
     }
     let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
     let ledger = RequestLedger::from_outcome(plan, demands, outcome);
-    OnResponse::new(plan.restyling.as_ref(), fields, None, RunningLedger(ledger))
+    OnResponse::new(fields, None, RunningLedger(ledger))
 }
 
 /// Runs a request without charging it.
 fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
     let ledger = plan.tracks_charges.then(|| Arc::new(RequestLedger::new(plan)));
-    Action::Run(OnResponse::new(plan.restyling.as_ref(), None, None, RunningLedger(ledger)))
+    Action::Run(OnResponse::new(None, None, RunningLedger(ledger)))
 }
 
 const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;

@@ -113,12 +113,8 @@ where
                 mem::forget(panics);
                 return Poll::Ready(match ready!(polled) {
                     Ok(mut response) => {
-                        let restyled = on_response.finish(&mut response);
-                        let mut response = response.map(ResponseBody::inner);
-                        if let Some(text) = restyled {
-                            response.body_mut().replace(text);
-                        }
-                        Ok(response)
+                        on_response.finish(&mut response);
+                        Ok(response.map(ResponseBody::inner))
                     }
                     Err(error) => {
                         on_response.fail();
@@ -159,7 +155,6 @@ where
                     let HeldRequest { mut service, mut request, plan } = *held;
                     match action {
                         Action::Run(on_response) => {
-                            let on_response = on_response.for_method(request.method(), &plan);
                             on_response.expose(&mut request);
                             let future = service.call(request);
                             Self::Running { future, on_response }

@@ -250,17 +250,11 @@ impl<N> RateLimitLayer<N> {
 
     /// Sets the response to requests that do not run; problem details by default.
     ///
-    /// It is also the response to the error of a call that a handler within the layer returns, with
-    /// the [`dialects`](Self::dialects) and the [`retry_after`](Self::retry_after) of the layer.
-    /// The innermost layer with an `on_refusal` of its own counts. A handler that gives the error
-    /// another status or content type has worded it itself, and its response stays. So do header
-    /// fields that layers and middleware in between have added.
+    /// It words the refusals of this layer. The error of a call that a handler returns is worded by
+    /// the limiter of the call: set [`RateLimiter::on_refusal`] for both.
     #[doc(alias("error_handler", "handler", "message", "statusCode"))]
     pub fn on_refusal(self, on_refusal: OnRefusal) -> Self {
-        self.with(|settings| {
-            settings.style.on_refusal = on_refusal;
-            settings.restyles = true;
-        })
+        self.with_style(|style| style.on_refusal = on_refusal)
     }
 
     /// Sets what happens to requests while the store fails; they are answered with 503 by default. A

@@ -2,15 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::call_response::ResponseStyle;
 use crate::fields::LoneTemplate;
 use crate::limiter::Limit;
 
 /// The fields and the refusals of a layer with one limit, as far as all requests share them.
 pub(super) struct LoneResponse {
     pub(super) template: LoneTemplate,
-    /// The style of the layer, if it words the errors that handlers return.
-    pub(super) restyling: Option<Arc<ResponseStyle>>,
     /// The limit whose numbers it has.
     limit: Arc<Limit>,
     /// The one for the numbers that the limit got next.
@@ -22,12 +19,8 @@ pub(super) struct LoneResponse {
 const MAX_NUMBERS: usize = 8;
 
 impl LoneResponse {
-    pub(super) const fn new(
-        template: LoneTemplate,
-        restyling: Option<Arc<ResponseStyle>>,
-        limit: Arc<Limit>,
-    ) -> Self {
-        Self { template, restyling, limit, next: OnceLock::new() }
+    pub(super) const fn new(template: LoneTemplate, limit: Arc<Limit>) -> Self {
+        Self { template, limit, next: OnceLock::new() }
     }
 
     /// Whether it has the numbers of this very limit.

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, Request, Response};
+use http::{HeaderValue, Request, Response};
 
 use super::admission::Admission;
-use super::body::{RefusalText, to_refusal_text};
-use super::call_response::{ResponseStyle, restyle};
 use super::ledger::RequestLedger;
 use super::lone_response::LoneResponse;
-use super::plan::Plan;
-use crate::fields::{FieldNumbers, FieldSet, SERVER_TIMING, put_content_length};
+use crate::fields::{FieldNumbers, FieldSet, SERVER_TIMING};
 
 /// Small, since the future of every response contains it.
 #[derive(Default)]
@@ -19,12 +16,8 @@ pub(super) enum OnResponse {
     Nothing,
     /// Adds the fields for the only limit. The text is formatted when the response is there.
     Member(Arc<LoneResponse>, FieldNumbers),
-    /// Adds nothing. If a handler returns the error of a call, the layer words it.
-    Restyle(Arc<ResponseStyle>),
     /// Any other combination.
     Tasks(Box<ResponseTasks>),
-    /// One of these for a request of HEAD: no text replaces the body.
-    OfHead(Box<Self>),
 }
 
 pub(super) struct ResponseTasks {
@@ -32,9 +25,6 @@ pub(super) struct ResponseTasks {
     /// The time that the request spent in the queue.
     server_timing: Option<HeaderValue>,
     ledger: RunningLedger,
-    /// The style of the layer, if it puts its own response in the place of an error that a handler
-    /// returns.
-    restyling: Option<Arc<ResponseStyle>>,
 }
 
 /// The ledger of a request until there is a response. If it is dropped before, the request was
@@ -60,42 +50,20 @@ fn settle_dropped(ledger: &RequestLedger) {
 
 impl OnResponse {
     pub(super) fn new(
-        restyling: Option<&Arc<ResponseStyle>>,
         fields: Option<FieldSet>,
         server_timing: Option<HeaderValue>,
         ledger: RunningLedger,
     ) -> Self {
         if fields.is_none() && server_timing.is_none() && ledger.0.is_none() {
-            return Self::restyling(restyling);
+            return Self::Nothing;
         }
-        let restyling = restyling.cloned();
-        Self::Tasks(Box::new(ResponseTasks { fields, server_timing, ledger, restyling }))
-    }
-
-    /// Nothing but the wording of errors that handlers return, if the layer has one.
-    #[inline(always)]
-    pub(super) fn restyling(style: Option<&Arc<ResponseStyle>>) -> Self {
-        style.map_or(Self::Nothing, |style| Self::Restyle(Arc::clone(style)))
-    }
-
-    /// The same for the response to this method: a layer that words errors of handlers gives no
-    /// body to a response to HEAD.
-    #[inline(always)]
-    pub(super) fn for_method(self, method: &Method, plan: &Plan) -> Self {
-        if plan.restyling.is_some() && method == Method::HEAD { self.for_head() } else { self }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn for_head(self) -> Self {
-        Self::OfHead(Box::new(self))
+        Self::Tasks(Box::new(ResponseTasks { fields, server_timing, ledger }))
     }
 
     pub(super) fn ledger(&self) -> Option<&Arc<RequestLedger>> {
         match self {
-            Self::Nothing | Self::Member(..) | Self::Restyle(_) => None,
+            Self::Nothing | Self::Member(..) => None,
             Self::Tasks(tasks) => tasks.ledger.0.as_ref(),
-            Self::OfHead(other) => other.ledger(),
         }
     }
 
@@ -113,25 +81,14 @@ impl OnResponse {
         ledger.open_meter(request.extensions_mut());
     }
 
-    /// Adds the header fields, and settles the tokens of the request. Returns the text of the
-    /// response if the layer puts its own in the place of the handler's.
+    /// Adds the header fields, and settles the tokens of the request.
     #[inline]
-    pub(super) fn finish<R>(&mut self, response: &mut Response<R>) -> Option<RefusalText> {
+    pub(super) fn finish<R>(&mut self, response: &mut Response<R>) {
         // Taken out: the destructor that runs later finds nothing left to settle.
         match std::mem::take(self) {
-            Self::Nothing => None,
-            Self::Member(lone, numbers) => {
-                let text = lone.restyling.as_deref().and_then(|style| restyle(response, style));
-                lone.template.write_to(numbers, response.headers_mut());
-                text.map(to_refusal_text)
-            }
-            Self::Restyle(style) => restyle(response, &style).map(to_refusal_text),
+            Self::Nothing => {}
+            Self::Member(lone, numbers) => lone.template.write_to(numbers, response.headers_mut()),
             Self::Tasks(tasks) => tasks.finish(response),
-            Self::OfHead(mut other) => other.finish(response).map(|text| {
-                let length = text.map_or(0, |text| text.len());
-                put_content_length(response, u64::try_from(length).ok());
-                None
-            }),
         }
     }
 
@@ -139,23 +96,19 @@ impl OnResponse {
     #[cold]
     pub(super) fn fail(&mut self) {
         match std::mem::take(self) {
-            Self::Nothing | Self::Member(..) | Self::Restyle(_) => {}
+            Self::Nothing | Self::Member(..) => {}
             Self::Tasks(mut tasks) => {
                 if let Some(ledger) = tasks.ledger.0.take() {
                     ledger.fail();
                 }
             }
-            Self::OfHead(mut other) => other.fail(),
         }
     }
 }
 
 impl ResponseTasks {
-    fn finish<R>(self, response: &mut Response<R>) -> Option<RefusalText> {
-        let Self { fields, server_timing, mut ledger, restyling } = self;
-        // First, since it removes the header lines that the error of a handler has put there, and
-        // must not remove those of this layer.
-        let text = restyling.and_then(|style| restyle(response, &style));
+    fn finish<R>(self, response: &mut Response<R>) {
+        let Self { fields, server_timing, mut ledger } = self;
         if let Some(fields) = fields {
             fields.write_to(response.headers_mut());
         }
@@ -167,7 +120,6 @@ impl ResponseTasks {
             // Last: the rules see the status and the header fields that the client gets.
             ledger.finish(response);
         }
-        text.map(to_refusal_text)
     }
 }
 

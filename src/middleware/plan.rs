@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use super::call_response::ResponseStyle;
 use super::log::Log;
 use super::lone_response::LoneResponse;
 use super::on_refusal::RefusalWording;
@@ -24,9 +23,6 @@ pub(super) struct Plan {
     rest: Vec<PlannedRule>,
     /// Whether the tokens of a request can change after the decision, so that it needs a ledger.
     pub(super) tracks_charges: bool,
-    /// The style of the layer, if it puts its own response in the place of an error that a handler
-    /// returns.
-    pub(super) restyling: Option<Arc<ResponseStyle>>,
     /// The header fields that are the same for every request to which all rules apply.
     template: Option<Arc<FieldTemplate>>,
     /// The fields and the refusals of a layer with one limit.
@@ -44,34 +40,30 @@ pub(super) struct Plan {
 /// How the requests of a layer are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DecisionPath {
-    /// By one rule that applies to all requests, is enforced on all keys and does not queue, in a
-    /// layer that does not word what handlers return. With a memory store, such a decision needs no
-    /// list.
+    /// By one rule that applies to all requests, is enforced on all keys and does not queue. With a
+    /// memory store, such a decision needs no list.
     Lone,
     General,
 }
 
 impl DecisionPath {
-    fn new(rules: &Rules, restyles: bool) -> Self {
+    fn new(rules: &Rules) -> Self {
         let Rules { first, rest, settings } = rules;
         let is_lone = rest.is_empty() && first.options.is_none() && settings.queue.is_none();
-        if is_lone && !restyles { Self::Lone } else { Self::General }
+        if is_lone { Self::Lone } else { Self::General }
     }
 }
 
 impl Plan {
     pub(super) fn new(limiter: RateLimiter, rules: &Rules) -> Self {
         let settings = rules.settings.clone();
-        // A layer that is switched off has no part in responses.
-        let restyles = settings.restyles && !limiter.is_off();
         let depends = rules.iter().any(|rule| rule.depends_on_response());
         let mut plan = Self {
             limiter,
-            path: DecisionPath::new(rules, restyles),
+            path: DecisionPath::new(rules),
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
-            restyling: restyles.then(|| Arc::new(settings.style.clone())),
             template: None,
             lone_template: None,
             uses_template_wording: settings.style.retry_after == RetryAfter::Seconds
@@ -200,7 +192,7 @@ impl Plan {
 
     fn lone_response(&self, limit: &Arc<Limit>, fields: Arc<FieldTemplate>) -> LoneResponse {
         let template = LoneTemplate::new(limit, fields);
-        LoneResponse::new(template, self.restyling.clone(), Arc::clone(limit))
+        LoneResponse::new(template, Arc::clone(limit))
     }
 
     /// The template of a layer with one limit, if it is for these numbers and its refusals have the

@@ -163,7 +163,6 @@ where
                 OnResponse::expose_ledger(ledger, &mut request);
             }
             let waited = since.elapsed();
-            let method = request.method().clone();
             let (mut turn, ledger) = (CalledTurn(Some((pending, stay))), RunningLedger(ledger));
             let future = service.call(request);
             // After the call, so that the requests behind this one call the service after it.
@@ -174,8 +173,7 @@ where
             let timing = fields::server_timing(&limit, waited);
             let fields =
                 used.filter(|_| plan.sends_fields()).map(|used| fields_after_turn(&plan, &used));
-            let on_response = OnResponse::new(plan.restyling.as_ref(), fields, timing, ledger);
-            let on_response = on_response.for_method(&method, &plan);
+            let on_response = OnResponse::new(fields, timing, ledger);
             return Poll::Ready(Ok(QueueExit::Called(future, on_response)));
         }
     }

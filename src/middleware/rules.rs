@@ -19,9 +19,6 @@ pub(super) struct Rules {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LayerSettings {
     pub(super) style: ResponseStyle,
-    /// Whether the layer has an `on_refusal` of its own, which then words the errors that handlers
-    /// return as well.
-    pub(super) restyles: bool,
     pub(super) partition_key: Option<PartitionKey>,
     pub(super) on_failure: OnFailure,
     pub(super) queue: Option<Queue>,

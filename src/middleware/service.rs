@@ -65,7 +65,7 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let Self { inner, plan } = self;
         match dispatch(plan, &Head::new(&request)) {
-            RenderedAction::Run(on_response @ (OnResponse::Tasks(_) | OnResponse::OfHead(_))) => {
+            RenderedAction::Run(on_response @ OnResponse::Tasks(_)) => {
                 ResponseFuture::running(inner.call(exposed(request, &on_response)), on_response)
             }
             RenderedAction::Run(on_response) => {
@@ -101,23 +101,7 @@ fn dispatch(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
     if let (DecisionPath::Lone, Some(memory)) = (plan.path, plan.limiter.memory()) {
         return lone::decide(plan, memory, head);
     }
-    if plan.restyling.is_some() {
-        return dispatch_restyling(plan, head);
-    }
     decide(plan, head)
-}
-
-/// As [`dispatch`], for a plan that words the refusals of handlers: what it does depends on the
-/// method of the request.
-// Not inlined: most plans do not, and moving the action costs 3 % of a request.
-#[inline(never)]
-fn dispatch_restyling(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
-    match decide(plan, head) {
-        RenderedAction::Run(on_response) => {
-            RenderedAction::Run(on_response.for_method(head.method(), plan))
-        }
-        action => action,
-    }
 }
 
 /// Adds the `Admission` and the meter to the extensions of the request.

@@ -8,7 +8,7 @@ use metrics::{Counter, Gauge, Histogram};
 use super::metric::{
     DECISIONS, LATENESS, LIMIT, OUTCOME, QUEUED_REQUESTS, SOURCE, STEP, TIME_IN_QUEUE, TOKENS,
 };
-use super::recorder::Registrar;
+use super::recorder::{Registrar, registered};
 use crate::limiter::{Decision, DecisionSource, Outcome, QueueChange, QueueStep};
 
 /// The metrics of the limits of one name.
@@ -36,9 +36,9 @@ impl LimitMetrics {
         Self { limit: limit.into(), decisions, tokens, queued, time_in_queue, lateness }
     }
 
-    /// Whether these are the metrics of this limit, and not those of all others.
-    pub(super) fn is_of(&self, limit: &str) -> bool {
-        *self.limit == *limit
+    /// The name under which the limit is counted.
+    pub(super) const fn name(&self) -> &str {
+        &self.limit
     }
 
     pub(super) fn count(&self, decision: &Decision<'_>, registrar: &Registrar) {
@@ -50,30 +50,30 @@ impl LimitMetrics {
                 let labels = [(LIMIT, &*self.limit), (OUTCOME, outcome), (SOURCE, source)];
                 registrar.counter(DECISIONS, &labels)
             };
-            counter.get_or_init(register).increment(1);
+            registered(counter, register).increment(1);
         }
         let taken = decision.taken();
         if taken > 0
             && let Some(counter) = self.tokens.get(source_index(source))
         {
             let labels = [(LIMIT, &*self.limit), (SOURCE, source.name())];
-            counter.get_or_init(|| registrar.counter(TOKENS, &labels)).increment(taken);
+            registered(counter, || registrar.counter(TOKENS, &labels)).increment(taken);
         }
     }
 
     pub(super) fn change_queue(&self, change: &QueueChange<'_>, registrar: &Registrar) {
         let limit = [(LIMIT, &*self.limit)];
-        let queued = self.queued.get_or_init(|| registrar.gauge(QUEUED_REQUESTS, &limit));
+        let queued = registered(&self.queued, || registrar.gauge(QUEUED_REQUESTS, &limit));
         let step = change.step();
         let Some(index) = step_index(step) else { return queued.increment(1.0) };
         queued.decrement(1.0);
         if let Some(histogram) = self.time_in_queue.get(index) {
             let labels = [(LIMIT, &*self.limit), (STEP, step.name())];
-            let histogram = histogram.get_or_init(|| registrar.histogram(TIME_IN_QUEUE, &labels));
+            let histogram = registered(histogram, || registrar.histogram(TIME_IN_QUEUE, &labels));
             histogram.record(seconds(change.waited()));
         }
         if let Some(lateness) = change.lateness() {
-            let histogram = self.lateness.get_or_init(|| registrar.histogram(LATENESS, &limit));
+            let histogram = registered(&self.lateness, || registrar.histogram(LATENESS, &limit));
             histogram.record(seconds(lateness));
         }
     }

@@ -1,8 +1,7 @@
 //! The observer that counts by the facade crate `metrics`.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::OnceLock;
 
 use metrics::{Histogram, SharedString};
 
@@ -10,11 +9,11 @@ use super::limit_metrics::{LimitMetrics, seconds};
 use super::metric::{ERROR_TYPE, LIMIT, STORE_DURATION, STORE_FAILURES, STORE_RECOVERIES};
 #[cfg(feature = "memory")]
 use super::metric::{EVICTED_KEYS, FORGOTTEN_KEYS, STORE_KEYS};
-use super::recorder::Registrar;
+use super::recorder::{Registrar, registered};
 #[cfg(feature = "memory")]
 use crate::limiter::RateLimiter;
 use crate::limiter::{
-    Decision, Limit, Observer, QueueChange, StoreAnswer, StoreFailure, StoreRecovery,
+    Decision, Limit, NameTable, Observer, QueueChange, StoreAnswer, StoreFailure, StoreRecovery,
 };
 
 /// Counts decisions, queues and failures of the store, by the facade crate [`metrics`].
@@ -60,10 +59,9 @@ use crate::limiter::{
 pub struct Metrics {
     registrar: Registrar,
     max_limits: Option<usize>,
-    /// By the names of the limits.
-    limits: RwLock<HashMap<Box<str>, Arc<LimitMetrics>>>,
+    limits: NameTable<LimitMetrics>,
     /// All limits beyond the bound.
-    others: OnceLock<Arc<LimitMetrics>>,
+    others: OnceLock<LimitMetrics>,
     answers: OnceLock<Histogram>,
 }
 
@@ -133,52 +131,21 @@ impl Metrics {
         self.registrar.counter(FORGOTTEN_KEYS, &[]).absolute(memory.forgotten());
     }
 
-    fn with_limit(&self, limit: &Limit, work: impl FnOnce(&LimitMetrics)) {
-        // A poisoned lock is harmless: nothing that holds it can panic halfway through a change.
-        let known = self.limits.read().unwrap_or_else(PoisonError::into_inner);
-        match known.get(limit.name()) {
-            Some(metrics) => work(metrics),
-            None => {
-                drop(known);
-                work(&self.add(limit.name()));
-            }
-        }
-    }
-
-    #[cold]
-    fn add(&self, name: &str) -> Arc<LimitMetrics> {
-        let mut limits = self.limits.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = limits.get(name) {
-            return Arc::clone(known);
-        }
-        if limits.len() >= self.max_limits.unwrap_or(Self::MAX_LIMITS) {
-            let others = || Arc::new(LimitMetrics::new(Self::OTHER_LIMITS));
-            return Arc::clone(self.others.get_or_init(others));
-        }
-        let metrics = Arc::new(LimitMetrics::new(name));
-        limits.insert(name.into(), Arc::clone(&metrics));
-        metrics
-    }
-
-    /// The name under which a limit is counted.
-    fn label_of<'l>(&self, limit: &'l Limit) -> &'l str {
-        let mut label = Self::OTHER_LIMITS;
-        self.with_limit(limit, |metrics| {
-            if metrics.is_of(limit.name()) {
-                label = limit.name();
-            }
-        });
-        label
+    /// The metrics of a limit. No lock is held while the recorder is called, which is code of others.
+    fn of(&self, limit: &Limit) -> &LimitMetrics {
+        let (name, most) = (limit.name(), self.max_limits.unwrap_or(Self::MAX_LIMITS));
+        let known = self.limits.get_or_add(name, most, || LimitMetrics::new(name));
+        known.unwrap_or_else(|| self.others.get_or_init(|| LimitMetrics::new(Self::OTHER_LIMITS)))
     }
 }
 
 impl Observer for Metrics {
     fn on_decision(&self, decision: &Decision<'_>) {
-        self.with_limit(decision.limit(), |limit| limit.count(decision, &self.registrar));
+        self.of(decision.limit()).count(decision, &self.registrar);
     }
 
     fn on_queue(&self, change: &QueueChange<'_>) {
-        self.with_limit(change.limit(), |limit| limit.change_queue(change, &self.registrar));
+        self.of(change.limit()).change_queue(change, &self.registrar);
     }
 
     fn on_store_answer(&self, answer: &StoreAnswer<'_>) {
@@ -186,7 +153,7 @@ impl Observer for Metrics {
         match answer.kind() {
             None => {
                 let register = || self.registrar.histogram(STORE_DURATION, &[]);
-                self.answers.get_or_init(register).record(took);
+                registered(&self.answers, register).record(took);
             }
             Some(kind) => {
                 let labels = [(ERROR_TYPE, kind)];
@@ -196,12 +163,12 @@ impl Observer for Metrics {
     }
 
     fn on_store_failure(&self, failure: &StoreFailure<'_>) {
-        let labels = [(LIMIT, self.label_of(failure.limit())), (ERROR_TYPE, failure.kind())];
+        let labels = [(LIMIT, self.of(failure.limit()).name()), (ERROR_TYPE, failure.kind())];
         self.registrar.counter(STORE_FAILURES, &labels).increment(1);
     }
 
     fn on_store_recovery(&self, recovery: &StoreRecovery<'_>) {
-        let labels = [(LIMIT, self.label_of(recovery.limit()))];
+        let labels = [(LIMIT, self.of(recovery.limit()).name())];
         self.registrar.counter(STORE_RECOVERIES, &labels).increment(1);
     }
 }

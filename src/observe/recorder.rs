@@ -1,6 +1,7 @@
 //! Registers metrics with the recorder that the program has chosen.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use metrics::{
     Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedString, with_recorder,
@@ -17,7 +18,8 @@ pub(super) struct Registrar {
     /// `None` for that of the program.
     own: Option<OwnRecorder>,
     labels: Vec<Label>,
-    described: OnceLock<()>,
+    /// Whether the metrics were described, or are now.
+    described: AtomicBool,
 }
 
 impl Registrar {
@@ -51,12 +53,28 @@ impl Registrar {
 
     fn with<T>(&self, register: impl FnOnce(&dyn metrics::Recorder) -> T) -> T {
         let describe_and_register = |recorder: &dyn metrics::Recorder| {
-            self.described.get_or_init(|| describe(recorder));
+            if !self.described.swap(true, Ordering::Relaxed) {
+                describe(recorder);
+            }
             register(recorder)
         };
         match &self.own {
             Some(recorder) => describe_and_register(&**recorder),
             None => with_recorder(describe_and_register),
+        }
+    }
+}
+
+/// The handle in a cell, which is registered if there is none.
+///
+/// The recorder is code of others, which may log or decide meanwhile, and so come here again. So the
+/// cell is not locked while it registers, and two threads may register the same metric.
+pub(super) fn registered<T>(cell: &OnceLock<T>, register: impl FnOnce() -> T) -> &T {
+    match cell.get() {
+        Some(known) => known,
+        None => {
+            let new = register();
+            cell.get_or_init(|| new)
         }
     }
 }

@@ -53,14 +53,16 @@ use crate::limiter::{Decision, DecisionSource, Observer, Outcome, QueueChange, Q
 #[derive(Debug)]
 pub struct Trace {
     interval: Duration,
-    warned: RareLines,
+    full: RareLines,
+    late: RareLines,
 }
 
 impl Trace {
     /// Warns once a minute for each cause.
     #[must_use]
     pub fn new() -> Self {
-        Self { interval: Duration::from_secs(60), warned: RareLines::default() }
+        let (full, late) = <(RareLines, RareLines)>::default();
+        Self { interval: Duration::from_secs(60), full, late }
     }
 
     /// Sets how often a warning about the same cause and limit is repeated; each minute unless set.
@@ -68,10 +70,6 @@ impl Trace {
     pub const fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
-    }
-
-    fn is_due(&self, cause: &'static str, limit: &str) -> bool {
-        self.warned.is_due(cause, limit, self.interval)
     }
 }
 
@@ -108,7 +106,7 @@ impl Observer for Trace {
                 let retry_after = wait.map(tracing::field::debug);
                 tracing::debug!(limit, retry_after, "call refused");
             }
-            Outcome::QueueFull if self.is_due("queue full", limit) => {
+            Outcome::QueueFull if self.full.is_due(limit, self.interval) => {
                 tracing::warn!(
                     limit,
                     "the queue is full, and requests that would wait are refused \
@@ -123,7 +121,7 @@ impl Observer for Trace {
         let (limit, waited) = (change.limit().name(), change.waited());
         match (change.step(), change.lateness()) {
             (QueueStep::Left, _) => tracing::debug!(limit, ?waited, "left the queue"),
-            (_, Some(lateness)) if lateness >= LATE && self.is_due("late", limit) => {
+            (_, Some(lateness)) if lateness >= LATE && self.late.is_due(limit, self.interval) => {
                 tracing::warn!(
                     limit,
                     ?lateness,

@@ -1,22 +1,21 @@
 //! The extractor of an `Admission`.
 
 use std::convert::Infallible;
-use std::error::Error;
-use std::fmt;
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use http::request::Parts;
 
 use super::misuse::Misuse;
 use crate::middleware::Admission;
 
-/// Takes what the layers around the route have [exposed](crate::RateLimitLayer::expose).
+/// Takes what the layers around the route have [exposed](crate::RateLimitLayer::expose). If they have
+/// exposed nothing, the response is 500, and the log says once how to fix the route.
 impl<S: Send + Sync> FromRequestParts<S> for Admission {
-    type Rejection = MissingAdmission;
+    type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, MissingAdmission> {
-        parts.extensions.get::<Self>().cloned().ok_or(MissingAdmission(()))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| MISUSE.response())
     }
 }
 
@@ -29,49 +28,8 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Admission {
     }
 }
 
-/// The rejection of a handler that takes an [`Admission`], if no layer around it exposes one.
-///
-/// The response is 500. The log says how to fix the route, once as an error, and then at debug
-/// level.
-///
-/// # Examples
-///
-/// ```
-/// use axum::extract::FromRequestParts;
-/// use http::Request;
-/// use tollgate::middleware::Admission;
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
-/// let (mut parts, ()) = Request::new(()).into_parts();
-/// let missing = <Admission as FromRequestParts<()>>::from_request_parts(&mut parts, &()).await;
-/// assert_eq!(
-///     missing.unwrap_err().to_string(),
-///     "no admission: no rate limit around this route is exposed (call `.expose()` on its \
-///      layer, and add that after any layer that takes the admission: in axum, the last \
-///      `.layer(..)` runs first)"
-/// );
-/// # }
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct MissingAdmission(());
-
-impl fmt::Display for MissingAdmission {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "no admission: no rate limit around this route is exposed (call `.expose()` on its \
-             layer, and add that after any layer that takes the admission: in axum, the last \
-             `.layer(..)` runs first)",
-        )
-    }
-}
-
-impl Error for MissingAdmission {}
-
-impl IntoResponse for MissingAdmission {
-    fn into_response(self) -> Response {
-        MISUSE.response(&self)
-    }
-}
-
-static MISUSE: Misuse = Misuse::new();
+static MISUSE: Misuse = Misuse::new(
+    "no admission: no rate limit around this route is exposed (call `.expose()` on its \
+     layer, and add that after any layer that takes the admission: in axum, the last \
+     `.layer(..)` runs first)",
+);

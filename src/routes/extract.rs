@@ -42,8 +42,8 @@ pub(super) enum OnRejection {
 
 /// Runs the axum extractor `E` on each request, and keeps its result as a request extension.
 ///
-/// A limit inside of this layer takes its key from there, by [`extension`](crate::key::extension)
-/// or [`claim`](crate::key::claim). The closure `keep` converts the result into the value to keep.
+/// A limit inside of this layer takes its key from there, by [`extension`](crate::key::extension).
+/// The closure `keep` converts the result into the value to keep.
 ///
 /// Use it for keys that take a query, since a key extractor itself is not async. `E` may be any
 /// extractor that needs no body ([`FromRequestParts`]); for the others, use

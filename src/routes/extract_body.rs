@@ -28,7 +28,7 @@ pub struct WholeBody {
 /// copy of the request, and keeps its result as a request extension.
 ///
 /// A limit inside of this layer takes its key from there, by [`extension`](crate::key::extension())
-/// or [`claim`](crate::key::claim()), and its cost by [`cost_with`](crate::Rule::cost_with). The
+/// and its cost by [`cost_with`](crate::Rule::cost_with). The
 /// closure `keep` converts the result into the value to keep. `E` may be any extractor that reads
 /// the body ([`FromRequest`]), such as `Json`, `Form`, or a tuple that ends with one. For
 /// extractors that need no body, use [`extract`](super::extract()).

@@ -1,6 +1,5 @@
 //! The response to a handler that takes something that no layer around its route provides.
 
-use std::fmt;
 #[cfg(feature = "tracing")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,14 +11,18 @@ use crate::fields::{self, OutageHint, Wording};
 
 /// Logs a misconfigured route once as an error: every request for the route fails, and must not
 /// fill the log.
+#[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "the log alone says why"))]
 pub(super) struct Misuse {
+    /// What is missing, and the way out.
+    error: &'static str,
     #[cfg(feature = "tracing")]
     is_logged: AtomicBool,
 }
 
 impl Misuse {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(error: &'static str) -> Self {
         Self {
+            error,
             #[cfg(feature = "tracing")]
             is_logged: AtomicBool::new(false),
         }
@@ -27,12 +30,12 @@ impl Misuse {
 
     /// Responds with 500 and no details. The log says how to fix the route, once as an error, and
     /// then at debug level.
-    #[cfg_attr(not(feature = "tracing"), allow(unused_variables, clippy::unused_self))]
-    pub(super) fn response(&self, error: &dyn fmt::Display) -> Response {
+    #[cfg_attr(not(feature = "tracing"), allow(clippy::unused_self))]
+    pub(super) fn response(&self) -> Response {
         #[cfg(feature = "tracing")]
         match self.is_logged.swap(true, Ordering::Relaxed) {
-            false => tracing::error!("{error} (logged once)"),
-            true => tracing::debug!("{error}"),
+            false => tracing::error!("{} (logged once)", self.error),
+            true => tracing::debug!("{}", self.error),
         }
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         fields::failure(Wording::ProblemDetails, status, None, OutageHint::SOON).map(Body::from)

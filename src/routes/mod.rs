@@ -63,8 +63,7 @@
 //!
 //! [`Admission`](crate::middleware::Admission) and [`Meter`](crate::middleware::Meter) are
 //! extractors. The first shows a handler how its limits stand, the second counts what a request
-//! costs. If no layer around the route provides them, the response is 500 ([`MissingAdmission`],
-//! [`MissingMeter`]).
+//! costs. If no layer around the route provides them, the response is 500.
 //!
 //! # Routes for operators
 //!
@@ -90,10 +89,8 @@ mod route;
 
 #[cfg(feature = "admin")]
 pub use self::admin::{AdminRoutes, admin};
-pub use self::admission::MissingAdmission;
 pub use self::extract::{Extract, ExtractFuture, ExtractLayer, HeadOnly, extract};
 pub use self::extract_body::{WholeBody, extract_body};
-pub use self::meter::MissingMeter;
 pub use self::predictor::{PREDICTOR, predictor};
 pub use self::remaining::{RemainingHandler, remaining};
 pub use self::route::RateLimitExt;

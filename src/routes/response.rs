@@ -12,12 +12,10 @@ use crate::middleware::{ResponseStyle, response_of, snapshot_fields};
 /// 429 without `Retry-After` where no wait helps, and 503 if the store fails.
 ///
 /// The limiter's [`dialects`](crate::RateLimiter::dialects) and
-/// [`on_refusal`](crate::RateLimiter::on_refusal) apply. If a layer around the handler has others,
-/// the response is that of the innermost such layer, unless the handler gives it another status or
-/// content type.
+/// [`on_refusal`](crate::RateLimiter::on_refusal) apply, whatever the layers around the handler say.
 impl IntoResponse for RateLimited {
     fn into_response(self) -> Response {
-        response_of(self).map(Body::from)
+        response_of(&self).map(Body::from)
     }
 }
 

@@ -152,7 +152,6 @@ async fn keys_are_those_that_the_text_names() {
             ],
             [200, 200, 429],
         ),
-        ("\"session\"", vec![one.clone(), one.clone(), one.clone()], [500, 500, 500]),
         ("\"matched path\"", vec![one.clone(), one.clone(), one.clone()], [500, 500, 500]),
         (
             "\"header x-user or client address\"",

@@ -202,7 +202,7 @@ fn a_name_is_one_that_a_header_field_can_hold() {
 #[test]
 fn a_key_is_one_that_a_file_can_name() {
     let all = "write \"client address\", \"header x-user\", \"bearer token\", \"api key \
-               x-api-key\", \"cookie session\", \"session\", \"matched path\" or \"none\"; the \
+               x-api-key\", \"cookie session\", \"matched path\" or \"none\"; the \
                program can give any other key";
     let written_by_clients = "any client can write that field, and so choose its bucket; write \
                               \"client address\", and name the field and the proxies in \

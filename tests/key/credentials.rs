@@ -301,7 +301,7 @@ fn a_claim_is_read_from_verified_claims() {
     #[derive(Clone)]
     struct Claims(Option<&'static str>);
 
-    let tenant = key::claim(|claims: &Claims| claims.0);
+    let tenant = key::extension(|claims: &Claims| claims.0);
     let of = |claims: Option<Claims>| {
         let mut request = Request::new(());
         request.extensions_mut().extend(
@@ -323,15 +323,15 @@ fn a_claim_is_read_from_verified_claims() {
     assert_eq!(
         empty.to_string(),
         format!(
-            "no key: the claim in `{claims}` is empty (have the closure return `None` if there is \
-             none)"
+            "no key: the key from the extension of type `{claims}` is empty (have the layer that \
+             inserts it always set one, or the closure return `None`)"
         )
     );
     assert_eq!(
         none.to_string(),
         format!(
-            "no key: the request has no claims of type `{claims}` (add the layer that verifies the \
-             token outside of this one; in axum, by a `.layer(..)` after this one's)"
+            "no key: the request has no extension of type `{claims}` (add the layer that inserts it \
+             outside of this one; in axum, by a `.layer(..)` after this one's)"
         )
     );
 }

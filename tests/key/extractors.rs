@@ -17,7 +17,7 @@ use axum::routing::get;
 use http::request::Parts;
 use http::{HeaderName, Request, StatusCode};
 use tollgate::clock::ManualClock;
-use tollgate::key::{self, KeyExtractor, claim, extension, header, session};
+use tollgate::key::{self, KeyExtractor, extension, header};
 use tollgate::middleware::MissingKey;
 use tollgate::routes::extract;
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, Rule};
@@ -131,7 +131,8 @@ async fn a_request_that_is_rejected_may_go_on_without_a_key() {
 #[tokio::test]
 async fn extractors_of_axum_itself_will_do() {
     let by_query = |query: axum::extract::RawQuery| query.0.unwrap_or_default();
-    let app = hello().layer(two(claim(|tenant: &String| tenant.clone()))).layer(extract(by_query));
+    let app =
+        hello().layer(two(extension(|tenant: &String| tenant.clone()))).layer(extract(by_query));
     let ask = async |uri: &str| {
         let Ok(response) =
             app.clone().oneshot(Request::get(uri).body(Body::empty()).unwrap()).await;
@@ -153,7 +154,7 @@ async fn extractors_can_be_put_on_a_route_and_be_several() {
     });
     let key = (
         extension(|user: &UserId| user.0),
-        claim(|language: &Language| language.0.clone().unwrap_or("en".into())),
+        extension(|language: &Language| language.0.clone().unwrap_or("en".into())),
     );
     let user = extract(|user: User| UserId(user.id)).state(Users::default());
     let app = hello().route_layer(two(key)).route_layer(language).route_layer(user);
@@ -204,7 +205,11 @@ async fn the_service_that_was_made_ready_is_the_one_that_is_called() {
     assert!(service.get_ref().is_ready && service.into_inner().is_ready);
 }
 
-// Sessions.
+// Sessions, as the guide to keys has them.
+
+fn session() -> impl KeyExtractor {
+    extension(|session: &Session| session.id().map(|id| key::digest(id.0.to_be_bytes())))
+}
 
 /// A session with something in it, as its cookie.
 async fn logged_in(store: &MemoryStore) -> (Id, String) {
@@ -260,26 +265,20 @@ async fn the_id_of_a_session_is_not_its_key() {
     assert!(!key.as_bytes().windows(16).any(|bytes| bytes == id.0.to_be_bytes()));
 }
 
+/// As of any extension: the error names the type, and where requests without it pass, the log does.
 #[test]
-fn a_session_without_its_layer_is_a_misconfiguration() {
+fn a_request_without_a_session_has_no_key_and_says_which_extension_is_missing() {
     let request = Request::new(());
-    let error = session().extract(&key::Head::new(&request)).unwrap_err();
-    assert!(error.is_misconfigured());
-    assert_eq!(
-        error.to_string(),
-        "no session: the request comes without `tower-sessions` (add its `SessionManagerLayer` \
-         outside of this layer)"
-    );
+    let head = key::Head::new(&request);
+    let error = session().extract(&head).unwrap_err();
+    assert!(error.is_missing());
+    assert!(error.to_string().contains(std::any::type_name::<Session>()), "{error}");
+    let warning = session().setup_warning(&head).unwrap().to_string();
+    assert!(warning.contains(std::any::type_name::<Session>()), "{warning}");
     let mut request = Request::new(());
     let store = Arc::new(MemoryStore::default());
     request.extensions_mut().insert(Session::new(None, store, None));
-    let error = session().extract(&key::Head::new(&request)).unwrap_err();
-    assert!(error.is_missing() && !error.is_misconfigured());
-    assert_eq!(
-        error.to_string(),
-        "no session: the request has none yet (choose by `missing_key` or `or` what happens \
-         without one)"
-    );
+    assert!(session().extract(&key::Head::new(&request)).unwrap_err().is_missing());
 }
 
 // One limit chosen for each request.

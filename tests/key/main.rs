@@ -5,6 +5,6 @@
 mod client_address;
 #[cfg(feature = "credentials")]
 mod credentials;
-#[cfg(all(feature = "axum", feature = "tower-sessions"))]
+#[cfg(all(feature = "axum", feature = "credentials"))]
 mod extractors;
 mod pointers;

@@ -7,7 +7,7 @@ use super::layer;
 use super::read::{Token, room, sources, text, tokens};
 
 /// The features that add to rooms above `limiter` only.
-const FEATURES: [&str; 10] = [
+const FEATURES: [&str; 9] = [
     "middleware",
     "axum",
     "admin",
@@ -15,7 +15,6 @@ const FEATURES: [&str; 10] = [
     "retry",
     "throttle",
     "credentials",
-    "tower-sessions",
     "config",
     "config-yaml",
 ];

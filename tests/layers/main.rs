@@ -32,7 +32,7 @@ const LAYERS: [&[&str]; 9] = [
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 29] = [
+const CRATES: [(&str, &[&str]); 28] = [
     ("http", &["key/", "fields/", "middleware/", "pacing/", "retry/", "routes/", "config/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/", "throttle/body.rs"]),
     ("futures_core", &["throttle/"]),
@@ -85,7 +85,6 @@ const CRATES: [(&str, &[&str]); 29] = [
     ("tokio_postgres_rustls", &["backend/postgres/tls.rs"]),
     ("hmac", &["backend/remote/key_name/"]),
     ("sha2", &["backend/remote/key_name/", "backend/stored/name.rs", "key/digest.rs"]),
-    ("tower_sessions_core", &["key/session.rs"]),
     ("uuid", &["backend/key_parts.rs", "key/from_fn.rs"]),
     ("tower_layer", &["middleware/", "pacing/", "retry/", "routes/"]),
     ("tower_service", &["middleware/", "pacing/", "retry/", "routes/"]),

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate::algebra::{check_history, check_history_with_returns};
-use tollgate::backend::Memory;
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::limiter::ReplaceError;
 use tollgate::{
@@ -457,4 +457,79 @@ fn the_check_finds_a_refill_at_each_change() {
         }
     }
     assert!(check_history(&quota, &ran).unwrap().is_some());
+}
+
+/// A memory store that answers after the first poll.
+#[derive(Debug)]
+struct Later(Memory);
+
+impl Backend for Later {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        let answer = self.0.apply(charges);
+        Answer::pending(async {
+            tokio::task::yield_now().await;
+            answer.wait().await
+        })
+    }
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.0.adjust(adjustments)
+    }
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        self.0.reset(ids)
+    }
+}
+
+/// It looked its numbers up by those that it had found before, which may be those of another plan.
+#[tokio::test]
+async fn a_call_that_starts_again_takes_the_numbers_in_force_for_its_own_limit() {
+    let per_minute = |rate| Quota::try_token_bucket(rate, MINUTE).unwrap();
+    for free_first in [true, false] {
+        // What the plan `FREE` becomes is what `PRO` was.
+        let limiter = || {
+            let memory = Memory::new().clock(ManualClock::new(START));
+            let limiter = RateLimiter::new(Later(memory));
+            let both = [(&FREE, *PRO.quota()), (&PRO, per_minute(5_000))];
+            for nth in if free_first { [0, 1] } else { [1, 0] } {
+                replace(&limiter, both[nth].0, both[nth].1);
+            }
+            limiter
+        };
+        type Change = fn(&RateLimiter);
+        let changes: [(Change, u64); 3] = [
+            (|_| {}, 100),
+            (|limiter| drop(limiter.replace(&FREE, Quota::token_bucket(7, MINUTE))), 7),
+            // Back to its own.
+            (|limiter| drop(limiter.replace(&FREE, *FREE.quota())), 3),
+        ];
+        for (change, rate) in changes {
+            let limiter = limiter();
+            let begun = || {
+                let mut call = limiter.limit(&FREE);
+                let mut cx = Context::from_waker(Waker::noop());
+                assert!(Pin::new(&mut call).poll(&mut cx).is_pending());
+                call
+            };
+            let (call, reserving, several) = (begun(), begun(), begun());
+            change(&limiter);
+            let permit = call.key("alice").await.unwrap();
+            assert_eq!(permit.snapshot().limit().quota(), &per_minute(rate), "{free_first}");
+            let reserved = reserving.key("bob").reserve().await.unwrap();
+            assert_eq!(reserved.snapshot().limit().quota(), &per_minute(rate), "{free_first}");
+            let permit = several.key("carol").and(&PRO).key("dave").await.unwrap();
+            let rates: Vec<_> =
+                permit.snapshots().map(|snapshot| snapshot.limit().quota().rate()).collect();
+            assert_eq!(rates, [rate, 5_000], "{free_first}");
+        }
+    }
+}
+
+/// What a program copies of an answer is a limit like any other, named by its name and numbers.
+#[test]
+fn a_copy_of_the_numbers_in_force_is_the_plan_that_has_these_numbers() {
+    let limiter = frozen();
+    replace(&limiter, &FREE, *PRO.quota());
+    replace(&limiter, &PRO, Quota::token_bucket(5_000, MINUTE));
+    let copy = at_once(limiter.peek(&FREE)).unwrap().limit().clone();
+    assert_eq!(at_once(limiter.peek(&copy)).unwrap().remaining(), 5_000);
+    assert_eq!(at_once(limiter.peek(&FREE)).unwrap().remaining(), 100);
 }

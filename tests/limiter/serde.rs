@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use tollgate::clock::ManualClock;
-use tollgate::limiter::Limits;
 use tollgate::{HOUR, Limit, MINUTE, Quota, Timestamp};
 use tollgate_testing::{START, at_once, limiter};
 
@@ -65,65 +64,12 @@ fn a_limit_that_is_wrong_is_an_error_that_says_what_is() {
 }
 
 #[test]
-fn a_table_of_quotas_becomes_limits_by_name() {
-    let text = r#"{"login": "5 per hour", "api": "10 per second, capacity 20"}"#;
-    let limits: Limits = serde_json::from_str(text).unwrap();
-    assert_eq!(limits.get("login"), Some(&LOGIN));
-    assert_eq!((limits.get("log"), limits.get("")), (None, None));
-    let names: Vec<&str> = limits.iter().map(Limit::name).collect();
-    assert_eq!(names, ["api", "login"]);
-    assert_eq!(
-        serde_json::to_string(&limits).unwrap(),
-        r#"{"api":"10 per second, capacity 20","login":"5 per hour"}"#
-    );
-    assert_eq!(serde_json::from_str::<Limits>("{}").unwrap(), Limits::default());
-
-    let toml = "[limits]\nlogin = \"5 per hour\"\n";
-    let config: BTreeMap<String, Limits> = toml::from_str(toml).unwrap();
-    assert_eq!(config["limits"].get("login"), Some(&LOGIN));
-    // A limit that was read decides like one of the code: both have the same buckets.
+fn a_limit_that_was_read_has_the_buckets_of_one_in_the_code() {
+    let table: BTreeMap<String, Quota> = toml::from_str("login = '5 per hour'").unwrap();
+    let login = Limit::try_new("login", table["login"]).unwrap();
     let limiter = limiter(&ManualClock::new(START));
-    at_once(limiter.limit(config["limits"].get("login").unwrap()).cost(3)).unwrap();
+    at_once(limiter.limit(&login).cost(3)).unwrap();
     assert_eq!(at_once(limiter.peek(&LOGIN)).unwrap().remaining(), 2);
-}
-
-#[test]
-fn the_error_of_a_table_names_the_entry() {
-    for (json, wanted) in [
-        (
-            r#"{"api": "5 per hour", "login": 5}"#,
-            "invalid type: integer `5`, expected for limit \"login\" a quota like \"10 per minute, \
-             capacity 20\"",
-        ),
-        (
-            r#"{"login": "5 per hour", "api": "1 per day", "login": "6 per hour"}"#,
-            "limit \"login\" is given twice (leave one out)",
-        ),
-        (
-            r#"{"log in\t": "5 per hour"}"#,
-            "limit \"log in\\t\" cannot be named so: 7 bytes of name were given (use 1 to 64 printable \
-             ASCII characters)",
-        ),
-        (
-            r#"["5 per hour"]"#,
-            "invalid type: sequence, expected a table of limits like login = \"5 per hour\"",
-        ),
-    ] {
-        assert_eq!(error_of::<Limits>(json), wanted, "{json}");
-    }
-    for quota in [
-        "5 per fortnight",
-        "0 per hour, initial 1",
-        "1 per day, capacity 10000000000",
-        "5 per hour, shards 0",
-    ] {
-        let json = format!(r#"{{"api": "5 per hour", "login": "{quota}"}}"#);
-        let error = error_of::<Limits>(&json);
-        assert!(
-            error.starts_with(&format!("limit \"login\": `{quota}` is not a quota: ")),
-            "{error}"
-        );
-    }
 }
 
 #[test]

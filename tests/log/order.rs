@@ -7,7 +7,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::StatusCode;
-use tollgate::key::{ClientIp, KeyExtractor, claim, extension, header};
+use tollgate::key::{ClientIp, KeyExtractor, extension, header};
 use tollgate::middleware::{Admission, Meter, MissingKey};
 use tollgate::{Limit, MINUTE, Quota, RateLimitExt, Rule};
 use tollgate_testing::web::{self, serve};
@@ -112,7 +112,7 @@ fn an_extension_that_no_request_has_is_told_once_where_requests_pass() {
         |rule| rule.key(by_user().or(ClientIp::peer())),
         |rule| {
             rule.key(
-                claim(|user: &User| Some(user.0)).or(header("user-agent")).or(ClientIp::peer()),
+                extension(|user: &User| Some(user.0)).or(header("user-agent")).or(ClientIp::peer()),
             )
         },
     ];

@@ -612,8 +612,10 @@ fn two_limits_of_one_name_are_a_mistake() {
 #[tokio::test]
 async fn the_limits_of_a_configuration_can_be_given() {
     let limiter = RateLimiter::in_memory();
-    let limits: tollgate::limiter::Limits = toml::from_str("api = '10 per second'").unwrap();
-    let app: Router = admin(&limiter, &limits).without_authentication();
+    let table: std::collections::BTreeMap<String, Quota> =
+        toml::from_str("api = '10 per second'").unwrap();
+    let limits = table.iter().map(|(name, quota)| Limit::try_new(&**name, *quota).unwrap());
+    let app: Router = admin(&limiter, limits).without_authentication();
     let reply = ask(&app, Request::get("/").body(Body::empty()).unwrap()).await;
     assert_eq!(read(&reply)["limits"][0]["href"], "api");
     assert_eq!(reply.headers[CACHE_CONTROL], "no-store");

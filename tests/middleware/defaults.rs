@@ -4,13 +4,14 @@
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
-use axum::extract::State;
+use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::routing::get;
 use http::{HeaderValue, Response, StatusCode};
 use tollgate::backend::{CircuitBreaker, Fallback, Memory};
 use tollgate::clock::ManualClock;
-use tollgate::fields::{Dialect, RetryAfter};
+use tollgate::fields::{Dialect, ExactWait, RetryAfter};
 use tollgate::key::header;
 use tollgate::middleware::{Admission, Queue};
 use tollgate::{
@@ -20,9 +21,11 @@ use tollgate::{
 use tollgate_testing::broken::Broken;
 use tollgate_testing::web::{Reply, get as ask, serve};
 use tollgate_testing::{START, at_once, limiter};
+use tower::ServiceExt;
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 static TEN: Limit = Limit::new("ten", Quota::token_bucket(10, MINUTE));
+static EIGHTH: Limit = Limit::new("eighth", Quota::token_bucket(8, SECOND).initial(0));
 static QUEUE_ONLY: Limit = Limit::new("queue", Quota::token_bucket(1, HOUR).capacity(0));
 
 /// A handler that asks a limit itself, and shows how it stands.
@@ -104,19 +107,22 @@ async fn calls_and_layers_of_a_limiter_speak_alike() {
     assert_eq!(seen(&refused), (429, Some("\"two\";r=0;t=30"), Some("30")));
 }
 
+/// A handler may count what it words, so it is asked once for each response.
 #[tokio::test]
-async fn a_refusal_of_a_handler_speaks_as_the_layer_of_its_route() {
-    let limiter = limiter(&ManualClock::new(START)).dialects(Dialect::Draft7);
-    let paths = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&paths);
-    let sorry = OnRefusal::handler(move |refused| {
-        let error = refused.error().map(|error| error.limit().name().to_owned());
-        log.lock().unwrap().push((refused.status().as_u16(), error, refused.retry_after()));
-        let mut response = Response::new("the house is full");
-        *response.status_mut() = StatusCode::IM_A_TEAPOT;
-        response
-    });
-    let layer = limiter.layer(&TEN).on_refusal(sorry).dialects(Dialect::Draft11);
+async fn a_refusal_of_a_handler_speaks_as_its_limiter_within_any_layer() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let style = |name: &'static str| {
+        let log = Arc::clone(&told);
+        OnRefusal::handler(move |refused| {
+            let error = refused.error().map(|error| error.limit().name().to_owned());
+            log.lock().unwrap().push((name, error, refused.retry_after()));
+            let mut response = Response::new(name);
+            *response.status_mut() = StatusCode::IM_A_TEAPOT;
+            response
+        })
+    };
+    let limiter = limiter(&ManualClock::new(START)).on_refusal(style("limiter"));
+    let layer = limiter.layer(&TEN).on_refusal(style("layer")).retry_after(RetryAfter::Date);
     // A middleware between the layer and the handler.
     let trace = from_fn(async |request, next: Next| {
         let mut response = next.run(request).await;
@@ -130,29 +136,41 @@ async fn a_refusal_of_a_handler_speaks_as_the_layer_of_its_route() {
         assert_eq!((admitted.status.as_u16(), admitted.field("x-trace")), (200, Some("abc")));
     }
     let refused = ask(server, "/").await;
-    assert_eq!((refused.status.as_u16(), &*refused.body), (418, "the house is full"));
+    assert_eq!((refused.status.as_u16(), &*refused.body), (418, "limiter"));
     assert_eq!((refused.field("x-trace"), refused.field("retry-after")), (Some("abc"), Some("30")));
     // First the member of the layer, then that of the handler.
     assert_eq!(refused.field("ratelimit"), Some("\"ten\";r=7;t=42, \"two\";r=0;t=30"));
-    assert_eq!(refused.field("content-length"), Some("17"));
 
     let large = ask(server, "/large").await;
     assert_eq!((large.status.as_u16(), large.field("retry-after")), (418, None));
-    assert_eq!(
-        *paths.lock().unwrap(),
-        [(429, Some("two".to_owned()), Some(MINUTE / 2)), (429, Some("two".to_owned()), None)]
-    );
+    let two = || Some("two".to_owned());
+    let of_calls = [("limiter", two(), Some(MINUTE / 2)), ("limiter", two(), None)];
+    assert_eq!(*told.lock().unwrap(), of_calls);
+    // The layer words its own refusals.
+    for _ in 0..6 {
+        ask(server, "/large").await;
+    }
+    let of_layer = ask(server, "/").await;
+    assert_eq!((of_layer.status.as_u16(), &*of_layer.body), (418, "layer"));
 }
 
+/// Routes that speak otherwise than others have a handle of their own.
 #[tokio::test]
-async fn the_innermost_layer_with_a_style_of_its_own_words_a_refusal_of_a_handler() {
+async fn two_handles_of_a_limiter_word_their_routes_and_share_its_buckets() {
     let limiter = limiter(&ManualClock::new(START));
-    let inner = limiter.layer(&TEN).on_refusal(OnRefusal::plain_text());
-    let outer = limiter.layer(&TEN).retry_after(RetryAfter::Date).dialects([]);
-    let server = serve(app(&limiter).layer(inner).layer(limiter.layer(&TEN)).layer(outer)).await;
-    let refused = ask(server, "/large").await;
-    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(refused.field("content-type"), Some("text/plain; charset=utf-8"));
+    let plain = limiter.clone().on_refusal(OnRefusal::plain_text());
+    let routes = |limiter| Router::new().nest("/api", app(limiter));
+    let server = serve(routes(&limiter).merge(app(&plain))).await;
+    assert_eq!([ask(server, "/").await.status, ask(server, "/api").await.status], [200; 2]);
+    for (path, content_type) in
+        [("/", "text/plain; charset=utf-8"), ("/api", "application/problem+json")]
+    {
+        let refused = ask(server, path).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.field("content-type")),
+            (429, Some(content_type))
+        );
+    }
 }
 
 #[tokio::test]
@@ -321,25 +339,26 @@ async fn a_layer_that_is_switched_off_lets_all_through_and_its_neighbours_count(
     assert_eq!(seen(&first), (200, Some("\"ten\";r=4;t=24, \"two\";r=1;t=30"), None));
 }
 
-/// A handler may count what it words, so it must not be asked twice.
+/// A `RetryLayer` in the same process came back up to a second late.
 #[tokio::test]
-async fn each_style_words_a_refusal_of_a_handler_once() {
-    let worded = Arc::new(Mutex::new(Vec::new()));
-    let style = |name: &'static str| {
-        let log = Arc::clone(&worded);
-        OnRefusal::handler(move |refused| {
-            log.lock().unwrap().push(name);
-            let mut response = Response::new(name);
-            *response.status_mut() = refused.status();
-            response.headers_mut().insert("x-style", HeaderValue::from_static(name));
-            response
-        })
+async fn a_refusal_of_a_handler_has_the_exact_wait() {
+    let limiter = limiter(&ManualClock::new(START));
+    let routes = |limiter: &RateLimiter| {
+        let handler =
+            async |State(limiter): State<RateLimiter>| limiter.limit(&EIGHTH).await.map(drop);
+        Router::new().route("/", get(handler)).with_state(limiter.clone())
     };
-    let limiter = limiter(&ManualClock::new(START)).on_refusal(style("limiter"));
-    let layer = limiter.layer(&TEN).on_refusal(style("layer"));
-    let off = limiter.layer(&TEN).on_refusal(style("off")).enabled(false);
-    let server = serve(app(&limiter).layer(off).layer(layer)).await;
-    let refused = ask(server, "/large").await;
-    assert_eq!((refused.body.as_str(), refused.field("x-style")), ("layer", Some("layer")));
-    assert_eq!(*worded.lock().unwrap(), ["limiter", "layer"]);
+    let exact = async |app: Router| {
+        let response = app.oneshot(Request::new(Body::empty())).await.unwrap();
+        assert!(response.headers().contains_key("retry-after"));
+        response.extensions().get().map(ExactWait::wait)
+    };
+    assert_eq!(exact(routes(&limiter)).await, Some(SECOND / 8));
+    let plain = limiter.clone().on_refusal(OnRefusal::plain_text());
+    assert_eq!(exact(routes(&plain).layer(plain.layer(&TEN))).await, Some(SECOND / 8));
+    // A style that names a time of its own means that time.
+    let own = OnRefusal::handler(|_| {
+        http::Response::builder().status(429).header("retry-after", "9").body("").unwrap()
+    });
+    assert_eq!(exact(routes(&limiter.on_refusal(own))).await, None);
 }

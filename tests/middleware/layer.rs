@@ -586,7 +586,7 @@ fn layer_service_and_future_are_what_tower_expects() {
         "RateLimitLayer(Rules { first: Rule { limit: \"two\", quota: 2 per minute, chosen: false, \
          missing_key: Reject(500), .. }, rest: [], settings: LayerSettings { style: \
          ResponseStyle { dialects: [Draft11], on_refusal: OnRefusal(problem details), retry_after: \
-         Seconds }, restyles: false, partition_key: None, on_failure: Refuse, queue: None, jitter: 0ns, settles: false, refunds_dropped: false, \
+         Seconds }, partition_key: None, on_failure: Refuse, queue: None, jitter: 0ns, settles: false, refunds_dropped: false, \
          exposes: false } })"
     );
     assert!(!named._service.into_inner().ready);

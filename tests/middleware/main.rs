@@ -33,7 +33,6 @@ mod remaining;
 #[cfg(feature = "axum")]
 mod replacing;
 #[cfg(feature = "axum")]
-mod restyled;
 #[cfg(feature = "axum")]
 mod rule_values;
 #[cfg(feature = "axum")]

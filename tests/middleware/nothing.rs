@@ -198,9 +198,9 @@ async fn a_handler_answers_as_the_layer_does() {
             (200, vec![], "nothing")
         );
     }
-    // The words of a layer around the handler take the place of these.
-    let limiter = limiter(&ManualClock::new(START));
-    let words = limiter.layer(&OTHER).on_refusal(OnRefusal::plain_text());
+    // In the words of the limiter, whatever a layer around the handler says.
+    let limiter = limiter(&ManualClock::new(START)).on_refusal(OnRefusal::plain_text());
+    let words = limiter.layer(&OTHER).on_refusal(OnRefusal::problem_details());
     let app = Router::new().route("/", get(call)).with_state(limiter).layer(words);
     let reply = ask(&app, &[]).await;
     assert_eq!(reply.body, "Too Many Requests: the limit grants nothing (`per-tenant`)\n");

@@ -11,6 +11,8 @@ mod metrics;
 mod queues;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "tracing")]
+mod reentrant;
 mod scrape;
 mod table;
 mod threads;

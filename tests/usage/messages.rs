@@ -758,7 +758,7 @@ fn an_empty_key_says_where_it_came_from() {
         extension(|tenant: &Tenant| tenant.0).extract(&head),
         &format!(
             "no key: the key from the extension of type `{}` is empty (have the layer that inserts \
-             it always set one)",
+             it always set one, or the closure return `None`)",
             type_name::<Tenant>()
         ),
     );

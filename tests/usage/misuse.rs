@@ -69,10 +69,8 @@ const ERRORS: &[[&str; 3]] = &[
     ["no await, if", "if limiter.limit(&L) {}", "E0308"],
     ["an answer as a bool", "if limiter.limit(&L).await {}", "E0308"],
     ["an answer that is not looked at", "limiter.limit(&L).await.remaining();", "E0599"],
-    ["no refusal", "match limiter.limit(&L).await { Ok(_permit) => {} }", "E0004"],
     ["an address with its port", "limiter.limit(&L).key(peer).await?;", "E0277"],
     ["a key that may be missing", "limiter.limit(&L).key(Some(user)).await?;", "E0277"],
-    ["two keys", "limiter.limit(&L).key(user, 7).await?;", "E0061"],
     // A look takes nothing, so it has nothing to give back.
     ["peek as if it took", "limiter.peek(&L).await?.settle(3).await?;", "E0599"],
     ["peek().refund()", "limiter.peek(&L).await?.refund().await?;", "E0599"],
@@ -85,7 +83,6 @@ const ERRORS: &[[&str; 3]] = &[
     // Layers.
     ["refund_if of several rules", "limiter.layer(&L).refund_if(|_| true);", "E0599"],
     ["a quota as a rule", "let layer = limiter.layer(QUOTA);", "E0277"],
-    ["two limits", "let layer = limiter.layer(&L, &L);", "E0061"],
 ];
 
 /// A line does nothing, or not all that it says, and a warning says so: the habit, the line, the
@@ -297,7 +294,7 @@ fn routes_for_operators_cannot_be_mounted_without_a_guard() {
                 "nested",
                 "routes::admin(limiter, [&L]).without_authentication::<()>().nest(\"/admin\", routes::admin(limiter, [&L]));",
                 "E0308",
-                "expected `Router`, found `AdminRoutes`",
+                "`AdminRoutes`",
             ],
             [
                 "merged",
@@ -315,7 +312,7 @@ fn routes_for_operators_cannot_be_mounted_without_a_guard() {
                 "a layer of the app in place of a guard",
                 "drop(routes::admin(limiter, [&L]).layer(()));",
                 "E0599",
-                "no method named `layer` found for struct `AdminRoutes`",
+                "`AdminRoutes`",
             ],
         ],
     );

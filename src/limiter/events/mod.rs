@@ -4,8 +4,8 @@
 //!
 //! A handle without observers never gets here: it asks for them where it takes a slow way anyway.
 //! Observers are called by the thread that has read the answer, once no lock of the limiter or of
-//! its store is held, so an observer may be slow without holding up other requests. It cannot
-//! change a decision: its panics end [here](observers).
+//! its store is held, so an observer may be slow without holding up other requests, and may ask the
+//! limiter itself. It cannot change a decision: its panics end [here](observers).
 //!
 //! A request over several limits is told limit by limit, as a metric counts by limit. So each limit
 //! has an outcome of its own, also if another limit has decided ([`Outcome::NotTaken`]), and one of

@@ -13,8 +13,8 @@ use super::store_health::{StoreAnswer, StoreFailure, StoreRecovery};
 ///
 /// All methods are optional. They are called by the task whose request it is, after the decision
 /// and once no lock of the limiter or its store is held. So an observer that is slow makes its own
-/// request slow and no other. It must not block or call the limiter that it observes, which would
-/// tell it again.
+/// request slow and no other. It must not block. It may call the limiter that it observes: what it
+/// asks is decided, and not told to the observers of that handle again.
 ///
 /// **It is never told a key.** Keys are personal data, and a label for each would need memory
 /// without bound.

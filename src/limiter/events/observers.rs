@@ -1,5 +1,6 @@
 //! The observers of a handle, and what becomes of their panics.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,8 +30,11 @@ impl Observers {
         })
     }
 
-    /// Tells all of them. Must not be called while a lock is held: an observer is code of others.
+    /// Tells all of them, unless one of them asks: it would be told of itself without end.
+    ///
+    /// Must not be called while a lock is held: an observer is code of others.
     pub(super) fn tell(&self, event: impl Fn(&dyn Observer)) {
+        let Some(_telling) = Telling::begin(self) else { return };
         for observer in &self.all {
             // Nothing of ours is borrowed mutably by the call, so nothing is left half done.
             if catch_unwind(AssertUnwindSafe(|| event(&**observer))).is_err() {
@@ -45,6 +49,39 @@ impl Observers {
         if !self.has_panicked.swap(true, Ordering::Relaxed) {
             tracing::error!("an observer panicked, and the decision stands (logged once)");
         }
+    }
+}
+
+thread_local! {
+    /// The observers that this thread tells at the moment, each as its address.
+    static TOLD: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// That this thread tells observers, until it is dropped.
+struct Telling;
+
+impl Telling {
+    /// `None` if this thread tells these observers already. While it ends, it tells without a mark.
+    fn begin(observers: &Observers) -> Option<Self> {
+        let place = std::ptr::from_ref(observers).addr();
+        let begin = |told: &RefCell<Vec<usize>>| {
+            let mut told = told.borrow_mut();
+            let is_new = !told.contains(&place);
+            if is_new {
+                told.push(place);
+            }
+            is_new
+        };
+        match TOLD.try_with(begin) {
+            Ok(false) => None,
+            Ok(true) | Err(_) => Some(Self),
+        }
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        let _ = TOLD.try_with(|told| told.borrow_mut().pop());
     }
 }
 

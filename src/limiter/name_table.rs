@@ -1,0 +1,162 @@
+//! What belongs to names of limits: read without a lock and without an allocation.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A table by names that only grows.
+///
+/// It is for what each refused request of a flood looks up: known names are found without a lock, and
+/// a new name waits for nothing but the store of a pointer. No code of others runs meanwhile.
+#[derive(Debug)]
+pub(crate) struct NameTable<T> {
+    hasher: RandomState,
+    chains: Chains<T>,
+    len: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Chains<T>([Link<T>; CHAINS]);
+
+type Link<T> = OnceLock<Box<Named<T>>>;
+
+#[derive(Debug)]
+struct Named<T> {
+    name: Box<str>,
+    value: T,
+    next: Link<T>,
+}
+
+/// Few programs have more limits.
+const CHAINS: usize = 64;
+
+impl<T> Default for Chains<T> {
+    fn default() -> Self {
+        Self([const { OnceLock::new() }; CHAINS])
+    }
+}
+
+// Written by hand: a derived one would ask for `T: Default`.
+impl<T> Default for NameTable<T> {
+    fn default() -> Self {
+        let (hasher, chains, len) = Default::default();
+        Self { hasher, chains, len }
+    }
+}
+
+impl<T> NameTable<T> {
+    /// The value of a name; `None` if it has none.
+    pub(crate) fn get(&self, name: &str) -> Option<&T> {
+        let mut link = self.chain(name)?;
+        loop {
+            let named = link.get()?;
+            if *named.name == *name {
+                return Some(&named.value);
+            }
+            link = &named.next;
+        }
+    }
+
+    /// The value of a name, which gets the one that `make` makes if it has none; `None` if `most`
+    /// other names have theirs.
+    pub(crate) fn get_or_add(
+        &self,
+        name: &str,
+        most: usize,
+        make: impl FnOnce() -> T,
+    ) -> Option<&T> {
+        match self.get(name) {
+            Some(value) => Some(value),
+            None => self.add(name, most, make()),
+        }
+    }
+
+    #[cold]
+    fn add(&self, name: &str, most: usize, value: T) -> Option<&T> {
+        // Relaxed: the count orders nothing.
+        let one_more = |len: usize| (len < most).then(|| len.saturating_add(1));
+        self.len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        let mut new = Box::new(Named { name: name.into(), value, next: OnceLock::new() });
+        let mut link = self.chain(name)?;
+        loop {
+            // Another thread may have added a name here, and perhaps this one.
+            let Err(back) = link.set(new) else { return link.get().map(|named| &named.value) };
+            let named = link.get()?;
+            if *named.name == *name {
+                self.len.fetch_sub(1, Ordering::Relaxed);
+                return Some(&named.value);
+            }
+            (new, link) = (back, &named.next);
+        }
+    }
+
+    fn chain(&self, name: &str) -> Option<&Link<T>> {
+        let chains = u64::try_from(CHAINS).ok()?;
+        let place = self.hasher.hash_one(name).checked_rem(chains)?;
+        self.chains.0.get(usize::try_from(place).ok()?)
+    }
+}
+
+/// One after the other: a chain that drops its next link from its own destructor would need a frame
+/// of the stack for each name.
+impl<T> Drop for Chains<T> {
+    fn drop(&mut self) {
+        for chain in &mut self.0 {
+            let mut next = chain.take();
+            while let Some(mut named) = next {
+                next = named.next.take();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn each_name_has_one_value_also_where_threads_add_it_at_once() {
+        let table = NameTable::<AtomicU64>::default();
+        let names: Vec<_> = (0..300).map(|nth| format!("limit {nth}")).collect();
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for name in &names {
+                        let value = table.get_or_add(name, 300, AtomicU64::default).unwrap();
+                        value.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        for name in &names {
+            assert_eq!(table.get(name).unwrap().load(Ordering::Relaxed), 4, "{name}");
+        }
+        assert_eq!(table.len.load(Ordering::Relaxed), 300);
+    }
+
+    #[test]
+    fn a_table_keeps_no_more_names_than_it_may() {
+        let table = NameTable::default();
+        assert_eq!(table.get_or_add("a", 2, || 1), Some(&1));
+        assert_eq!(table.get_or_add("b", 2, || 2), Some(&2));
+        assert_eq!(table.get_or_add("c", 2, || 3), None);
+        assert_eq!(table.get_or_add("a", 2, || 4), Some(&1), "it is known");
+        assert_eq!(table.get("c"), None);
+    }
+
+    #[test]
+    fn a_long_chain_is_dropped_on_a_small_stack() {
+        let fill = || {
+            let table = NameTable::default();
+            for nth in 0..100_000 {
+                table.get_or_add(&nth.to_string(), usize::MAX, || ()).unwrap();
+            }
+            drop(table);
+        };
+        thread::Builder::new().stack_size(64 * 1024).spawn(fill).unwrap().join().unwrap();
+    }
+}
