@@ -241,7 +241,7 @@ pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUser;
 #[cfg(feature = "memory")]
 pub(crate) use self::line::LineSlot;
-pub(crate) use self::queue::{HeldSlot, PendingReservation};
+pub(crate) use self::queue::HeldSlot;
 pub(crate) use self::random::Random;
 pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot, UsedTurn};
 pub(crate) use self::settle::Settlement;

@@ -16,7 +16,7 @@ use super::grant::Grant;
 #[cfg(feature = "memory")]
 use super::line::LineSlot;
 use super::progress::Progress;
-use super::queue::{HeldSlot, PendingReservation};
+use super::queue::HeldSlot;
 use super::random::nanos;
 use super::rate_limited::RateLimited;
 use super::reservation::Reservation;
@@ -96,7 +96,6 @@ impl Future for ReserveCall<'_> {
                     Reservation::from_answer(limiter, owned, applied, max_wait, jitter, hold);
                 return Ok(Answer::Ready(Ok(reserved)));
             }
-            let pending = PendingReservation::new(limiter.queues());
             let submitted = limiter.timed(limiter.submit(demands.as_mut_slice(), mode, mode)?);
             let owned: Vec<_> = own(demands.as_slice());
             let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
@@ -109,10 +108,7 @@ impl Future for ReserveCall<'_> {
                     let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);
                     Some(ReservedSlot::Slot(Box::new(slot)))
                 };
-                let reserved =
-                    Reservation::from_answer(limiter, owned, applied, max_wait, jitter, hold);
-                drop(pending);
-                reserved
+                Reservation::from_answer(limiter, owned, applied, max_wait, jitter, hold)
             };
             Ok(match submitted.map(reserve) {
                 ready @ Answer::Ready(_) => ready,

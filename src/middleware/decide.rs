@@ -28,7 +28,7 @@ use crate::limiter::LineSlot;
 use crate::limiter::OnFailure;
 use crate::limiter::{
     CompleteAnswer, DecisionSource, Demand, DetachOnDrop, Grant, HeldSlot, Mode, Outcome,
-    PendingReservation, RateLimited, RateLimiter, Report, ReservedSlot, Undecided,
+    RateLimited, RateLimiter, Report, ReservedSlot, Undecided,
 };
 
 /// Decides about a request.
@@ -144,9 +144,6 @@ fn submit<'p, const IS_OBSERVED: bool>(
         );
     }
     let reserves = matches!(submission.mode, Mode::Reserve(_));
-    // Before the store is asked: until the answer is read, a slot of another request may have to
-    // wait for what becomes of this one.
-    let under_way = reserves.then(|| PendingReservation::new(plan.limiter.queues()));
     match plan.limiter.submit(&mut demands, submission.mode, submission.longest) {
         Ok(Answer::Ready(answer)) => {
             let book = slot_booking(plan);
@@ -164,10 +161,7 @@ fn submit<'p, const IS_OBSERVED: bool>(
             let reading = async move {
                 let answer = answer.wait().await;
                 let book = slot_booking(&plan);
-                let action = read_answer::<IS_OBSERVED>(&plan, submission, demands, answer, book);
-                // After the slot is held, so that it is one or the other at any time.
-                drop(under_way);
-                action
+                read_answer::<IS_OBSERVED>(&plan, submission, demands, answer, book)
             };
             match gives_back {
                 false => EventualAction::Pending(Box::pin(reading)),
