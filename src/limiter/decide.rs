@@ -18,7 +18,7 @@ use super::failure_log::Undecided;
 use super::grant::Grant;
 #[cfg(feature = "memory")]
 use super::line::LineSlot;
-use super::queue::{HeldSlot, PendingReservation, QueueRegistry};
+use super::queue::HeldSlot;
 use super::rate_limited::RateLimited;
 use super::reserved_slot::ReservedSlot;
 use crate::algebra::Verdict;
@@ -98,9 +98,7 @@ impl RateLimiter {
         if let Some(memory) = self.memory() {
             return Asked::Decided(self.ask_here(memory, demands, asking));
         }
-        // Before the store is asked: until the answer is read, the slot of another request may have
-        // to wait for what becomes of this one.
-        let place = asking.reserves().then(|| Place::in_queue(self.queues()));
+        let place = asking.reserves().then(Place::in_queue);
         match self.submit(demands, asking.mode, asking.longest) {
             Ok(Answer::Ready(answer)) => {
                 Asked::Decided(self.decided_at(demands, asking, answer, place))
@@ -127,10 +125,12 @@ impl RateLimiter {
             let drained_by = asking.is_drained.then(|| self.queues());
             let modes = [asking.mode, asking.longest];
             return match self.reserve(memory, demands, modes, drained_by) {
-                Ok((applied, ticket)) => {
-                    let (answer, under_way) = (CompleteAnswer::of_memory(applied), None);
-                    self.read(demands, asking, answer, Some(Place { ticket, under_way }))
-                }
+                Ok((applied, ticket)) => self.read(
+                    demands,
+                    asking,
+                    CompleteAnswer::of_memory(applied),
+                    Some(Place { ticket }),
+                ),
                 Err(too_large) => self.too_large(demands, asking, too_large),
             };
         }
@@ -357,16 +357,14 @@ pub(crate) struct Place {
     /// In the lines of the memory store.
     #[cfg(feature = "memory")]
     ticket: Option<LineTicket>,
-    /// Until the slot is held, so that it is one or the other at any time.
-    under_way: Option<PendingReservation>,
 }
 
 impl Place {
-    fn in_queue(queues: &Arc<QueueRegistry>) -> Self {
+    /// A slot of this process, in a store that others may share.
+    const fn in_queue() -> Self {
         Self {
             #[cfg(feature = "memory")]
             ticket: None,
-            under_way: Some(PendingReservation::new(queues)),
         }
     }
 
@@ -384,7 +382,6 @@ impl Place {
             return Some(ReservedSlot::Line(slot));
         }
         let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);
-        drop(self.under_way);
         Some(ReservedSlot::Slot(Box::new(slot)))
     }
 }

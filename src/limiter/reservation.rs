@@ -37,12 +37,13 @@ use crate::clock::Timestamp;
 /// * **In memory**, the reservation stands in line from when it is made, awaited or not. When it is
 ///   cancelled, it leaves the line, and all waiters behind it move forward. Tokens that it was
 ///   granted already go to them.
-/// * **In a store that other processes use as well**, the tokens are returned if no request has
-///   charged one of the buckets since. Otherwise its slot goes to the waiter behind it, in this
-///   process, with the largest cost that fits; the slot of that one is then free in turn. A slot
-///   that no waiter can use, or with an instant that has passed, is spent: the store has told later
-///   requests their instants as if its tokens were used. If you need the tokens back in any case,
-///   [keep](Self::keep) the reservation and [refund](Permit::refund) the permit.
+/// * **In a store that other processes use as well**, the waiters behind it of this process that
+///   cost the same move forward. The last of their slots is free: its tokens are returned if no
+///   request has charged one of the buckets since. Otherwise it is on offer to newcomers of the
+///   same cost, and at its instant to the first waiter that fits. A slot that no waiter can use
+///   then is spent: the store has told later requests their instants as if its tokens were used. If
+///   you need the tokens back in any case, [keep](Self::keep) the reservation and
+///   [refund](Permit::refund) the permit.
 ///
 /// # Examples
 ///

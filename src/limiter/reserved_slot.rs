@@ -1,23 +1,21 @@
-//! The stages of a reservation that has to wait, the same for every store: [`ReservedSlot`],
-//! [`QueueEntry`], [`PendingTurn`], [`UsedTurn`].
+//! A reservation that has to wait, the same for every store: its place, [`ReservedSlot`], and its
+//! turn, [`PendingTurn`] and then [`UsedTurn`].
 //!
-//! Each stage is consumed by the next one. Dropping any but the last cancels the reservation.
+//! Dropping any but the last cancels the reservation.
 
 use std::task::Context;
-#[cfg(feature = "memory")]
-use std::task::Poll;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::grant::Grant;
 #[cfg(feature = "memory")]
-use super::line::{LineSlot, LineTurn};
-use super::queue::{Drained, HeldSlot, QueueBucket, SlotTurn, WaiterHandle};
+use super::line::LineSlot;
+use super::queue::{Drained, HeldSlot, QueueBucket, SlotTurn};
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
-/// A reservation that has to wait and was not polled yet. Dropping it cancels the reservation.
+/// A reservation that has to wait. Dropping it cancels the reservation.
 #[derive(Debug)]
 pub(crate) enum ReservedSlot {
     /// A place in the lines of the memory store.
@@ -32,7 +30,7 @@ impl ReservedSlot {
     pub(crate) const fn at(&self) -> Timestamp {
         match self {
             #[cfg(feature = "memory")]
-            Self::Line(slot) => slot.promised(),
+            Self::Line(slot) => slot.at(),
             Self::Slot(slot) => slot.at(),
         }
     }
@@ -50,58 +48,26 @@ impl ReservedSlot {
         }
     }
 
-    /// Begins to wait. A drain removes only `drainable` waiters.
-    pub(super) fn enter(self, drainable: bool) -> QueueEntry {
-        match self {
-            #[cfg(feature = "memory")]
-            Self::Line(slot) => QueueEntry::Line(slot),
-            Self::Slot(slot) => QueueEntry::Slot(WaiterHandle::enter(*slot, drainable)),
-        }
-    }
-}
-
-/// A waiter in a queue. Dropping it leaves the queue.
-#[derive(Debug)]
-pub(super) enum QueueEntry {
-    #[cfg(feature = "memory")]
-    Line(LineSlot),
-    Slot(WaiterHandle),
-}
-
-/// The answer to a waiter that is polled.
-pub(super) enum EntryPoll {
-    Granted(PendingTurn),
-    /// Its turn has not come: it is woken then, and polls again at this instant at the latest.
-    Wait(QueueEntry, Instant),
-    Drained,
-}
-
-impl QueueEntry {
-    /// When its turn comes if no other waiter leaves.
-    pub(super) fn turn(&self) -> Instant {
+    /// Begins to wait. Returns when its turn comes if no other waiter leaves. A drain removes only
+    /// drainable waiters.
+    pub(super) fn enter(&mut self, is_drainable: bool) -> Instant {
         match self {
             #[cfg(feature = "memory")]
             Self::Line(slot) => slot.turn(),
-            Self::Slot(waiter) => waiter.turn(),
+            Self::Slot(slot) => slot.enter(is_drainable),
         }
     }
 
-    pub(super) fn poll(self, cx: &Context<'_>) -> EntryPoll {
+    /// Until when it has to wait unless it is woken before, or `None` if its turn has come.
+    ///
+    /// # Errors
+    ///
+    /// If the limiter was drained and its turn would come too late.
+    pub(super) fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, Drained> {
         match self {
             #[cfg(feature = "memory")]
-            Self::Line(slot) => match slot.poll(cx.waker()) {
-                Poll::Ready(Ok(at)) => EntryPoll::Granted(PendingTurn::Line(LineTurn { slot, at })),
-                Poll::Pending => {
-                    let until = slot.deadline();
-                    EntryPoll::Wait(Self::Line(slot), until)
-                }
-                Poll::Ready(Err(Drained)) => EntryPoll::Drained,
-            },
-            Self::Slot(waiter) => match waiter.poll(cx) {
-                Ok(None) => EntryPoll::Granted(PendingTurn::Slot(waiter)),
-                Ok(Some(until)) => EntryPoll::Wait(Self::Slot(waiter), until),
-                Err(Drained) => EntryPoll::Drained,
-            },
+            Self::Line(slot) => slot.poll(cx.waker()),
+            Self::Slot(slot) => slot.poll(cx),
         }
     }
 
@@ -117,11 +83,7 @@ impl QueueEntry {
 
 /// A turn that has come and was not used yet. Dropping it gives its tokens back.
 #[derive(Debug)]
-pub(crate) enum PendingTurn {
-    #[cfg(feature = "memory")]
-    Line(LineTurn),
-    Slot(WaiterHandle),
-}
+pub(crate) struct PendingTurn(pub(super) ReservedSlot);
 
 impl PendingTurn {
     /// Notes in the grants which buckets were reset while the waiter stood in their lines.
@@ -130,22 +92,22 @@ impl PendingTurn {
         expect(unused_variables, reason = "only lines of the memory store note resets")
     )]
     pub(crate) fn outlive_resets<'g>(&self, grants: impl Iterator<Item = &'g mut Grant>) {
-        match self {
+        match &self.0 {
             #[cfg(feature = "memory")]
-            Self::Line(turn) => turn.slot.outlive_resets(grants),
-            Self::Slot(_) => {}
+            ReservedSlot::Line(slot) => slot.outlive_resets(grants),
+            ReservedSlot::Slot(_) => {}
         }
     }
 
     /// Uses the turn, since the work runs now. Nothing is given back after that.
     pub(crate) fn use_up(self) -> UsedTurn {
-        match self {
+        match self.0 {
             #[cfg(feature = "memory")]
-            Self::Line(mut turn) => {
-                turn.slot.use_up();
-                UsedTurn::Line(turn)
+            ReservedSlot::Line(mut slot) => {
+                slot.use_up();
+                UsedTurn::Line(slot)
             }
-            Self::Slot(slot) => {
+            ReservedSlot::Slot(slot) => {
                 let at = slot.at();
                 UsedTurn::Slot { at, turn: slot.use_up() }
             }
@@ -157,7 +119,7 @@ impl PendingTurn {
 #[derive(Debug)]
 pub(crate) enum UsedTurn {
     #[cfg(feature = "memory")]
-    Line(LineTurn),
+    Line(LineSlot),
     Slot {
         at: Timestamp,
         turn: Option<SlotTurn>,
@@ -169,8 +131,8 @@ impl UsedTurn {
     pub(crate) fn at(&self) -> Timestamp {
         match self {
             #[cfg(feature = "memory")]
-            Self::Line(turn) => turn.at,
-            Self::Slot { at, turn } => turn.as_ref().map_or(*at, |turn| turn.at),
+            Self::Line(slot) => slot.at(),
+            Self::Slot { at, turn } => turn.as_ref().map_or(*at, SlotTurn::at),
         }
     }
 
@@ -178,13 +140,7 @@ impl UsedTurn {
     pub(crate) fn bucket_states(&self) -> SmallVec<[(&QueueBucket, State); 2]> {
         match self {
             #[cfg(feature = "memory")]
-            Self::Line(turn) => {
-                let stand = |(bucket, left): (_, State)| {
-                    let bucket: &QueueBucket = bucket;
-                    (bucket, bucket.state_at_turn(left, turn.at))
-                };
-                turn.slot.buckets().map(stand).collect()
-            }
+            Self::Line(slot) => slot.bucket_states().collect(),
             Self::Slot { turn, .. } => turn.iter().flat_map(SlotTurn::bucket_states).collect(),
         }
     }

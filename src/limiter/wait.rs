@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::queue::{Drained, QueueRegistry};
-use super::reserved_slot::{EntryPoll, PendingTurn, QueueEntry, ReservedSlot};
+use super::reserved_slot::{PendingTurn, ReservedSlot};
 
 pin_project! {
     /// Waits for a turn, and then for the jitter.
@@ -35,7 +35,7 @@ enum WaitStage {
     /// Not polled yet.
     Reserved(ReservedSlot),
     Waiting {
-        entry: QueueEntry,
+        slot: ReservedSlot,
         /// Whether the timer has fired and the queue was asked to grant the waiter.
         has_checked: bool,
     },
@@ -81,36 +81,32 @@ impl Future for Wait {
         loop {
             let registry = this.drained_by.as_ref();
             let (stage, until) = match mem::replace(this.stage, WaitStage::Done) {
-                WaitStage::Reserved(slot) => {
+                WaitStage::Reserved(mut slot) => {
                     // A waiter that enters after the drain is in none of the queues that the drain
                     // has visited, so it reads the deadline itself.
-                    let entry = slot.enter(registry.is_some());
+                    let turn = slot.enter(registry.is_some());
                     let end = registry.and_then(|registry| registry.drain_instant());
-                    if end.is_some_and(|end| end < entry.turn()) {
+                    if end.is_some_and(|end| end < turn) {
                         return Poll::Ready(Err(Drained));
                     }
-                    *this.stage = WaitStage::Waiting { entry, has_checked: false };
+                    *this.stage = WaitStage::Waiting { slot, has_checked: false };
                     continue;
                 }
-                WaitStage::Waiting { entry, has_checked } => match entry.poll(cx) {
-                    EntryPoll::Granted(turn) if *this.jitter == 0 => {
-                        return Poll::Ready(Ok(turn));
-                    }
-                    EntryPoll::Granted(turn) => {
-                        let jitter =
-                            Box::new(Jitter::new(Duration::from_nanos(*this.jitter), registry));
-                        *this.stage = WaitStage::Jitter(turn, jitter);
+                WaitStage::Waiting { mut slot, has_checked } => match slot.poll(cx)? {
+                    None if *this.jitter == 0 => return Poll::Ready(Ok(PendingTurn(slot))),
+                    None => {
+                        let jitter = Jitter::new(Duration::from_nanos(*this.jitter), registry);
+                        *this.stage = WaitStage::Jitter(PendingTurn(slot), Box::new(jitter));
                         continue;
                     }
-                    EntryPoll::Wait(entry, until) => {
+                    Some(until) => {
                         // The timer has fired, but the store's clock has not reached the instant.
                         // Polling again at once would be a busy loop.
                         let again =
                             Instant::now().checked_add(RECHECK_INTERVAL).filter(|_| has_checked);
                         let until = again.map_or(until, |again| again.max(until));
-                        (WaitStage::Waiting { entry, has_checked: false }, until)
+                        (WaitStage::Waiting { slot, has_checked: false }, until)
                     }
-                    EntryPoll::Drained => return Poll::Ready(Err(Drained)),
                 },
                 WaitStage::Jitter(turn, mut jitter) => {
                     let until = jitter.poll(registry, cx);
@@ -129,9 +125,9 @@ impl Future for Wait {
             ready!(sleep.poll(cx));
             match mem::replace(this.stage, WaitStage::Done) {
                 WaitStage::Jitter(turn, _) => return Poll::Ready(Ok(turn)),
-                WaitStage::Waiting { entry, .. } => {
-                    entry.grant();
-                    *this.stage = WaitStage::Waiting { entry, has_checked: true };
+                WaitStage::Waiting { slot, .. } => {
+                    slot.grant();
+                    *this.stage = WaitStage::Waiting { slot, has_checked: true };
                 }
                 stage => *this.stage = stage,
             }

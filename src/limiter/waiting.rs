@@ -89,7 +89,6 @@ impl Waiting<'_> {
                 (count, level.longest.max(longest), level.left.saturating_add(left))
             });
         }
-        let status = self.limiter.queues().status(self.limit.name(), &self.key);
-        (status.waiting, status.until.unwrap_or(Duration::ZERO), status.leavers)
+        self.limiter.queues().status(self.limit.name(), &self.key)
     }
 }

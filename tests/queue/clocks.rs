@@ -6,12 +6,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use http::Request;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::backend::{CircuitBreaker, Memory};
-use tollgate::clock::{ManualClock, TokioClock};
+use tollgate::clock::{Clock, ManualClock, TokioClock};
 use tollgate::limiter::{Ready, Reservation};
 use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
 use tollgate_testing::queue::{
@@ -88,8 +89,8 @@ async fn a_waiter_that_moves_up_to_the_slot_of_a_late_answer_is_not_late() {
     let (store, limiter, memory) = Late::new();
     let start = Instant::now();
     let (held, late) = late_reservation(&store, &limiter).await;
-    let behind = reserved(&limiter, &SPACED, 1).await;
-    assert_eq!(behind.wait(), 21 * SECOND);
+    let behind = reserved(&limiter, &SPACED, 20).await;
+    assert_eq!(behind.wait(), 40 * SECOND);
     let mut behind = Box::pin(behind.ready());
     assert!(poll(&mut behind).is_none());
     advance(5 * SECOND).await;
@@ -265,5 +266,35 @@ async fn a_block_after_the_clock_was_set_back_is_not_opened_by_those_who_leave()
     for at in [EARLIER, EARLIER + 4 * SECOND] {
         clock.set(at);
         assert!(at_once(limiter.limit(&FIVE).cost(0)).is_err(), "the block holds");
+    }
+}
+
+/// A clock of a store that is a hundredth slower than that of this process.
+#[derive(Debug)]
+struct Slow(Instant);
+
+impl Clock for Slow {
+    fn now(&self) -> Timestamp {
+        START + self.0.elapsed() * 99 / 100
+    }
+}
+
+/// In a former version, the offset between the two clocks was that of hours before, so a turn came
+/// early by all that they had drifted apart.
+#[tokio::test(start_paused = true)]
+async fn a_turn_after_hours_of_silence_is_not_early_by_the_drift_of_the_clocks() {
+    let start = Instant::now();
+    let store = Memory::new().clock(Slow(start));
+    let limiter = RateLimiter::new(CircuitBreaker::new(store));
+    // Keeps the queue for these hours.
+    let _held = reserve(&limiter, &SPACED, 1);
+    for _ in 0..3 {
+        advance(HOUR).await;
+        let own = reserve(&limiter, &SPACED, 10);
+        let promised = own.at();
+        let early = promised.since(own.ready().await.at());
+        assert_eq!(early, Duration::ZERO);
+        let early = promised.since(Slow(start).now());
+        assert!(early <= ms(200), "{early:?} early by the clock of the store");
     }
 }

@@ -41,22 +41,37 @@ async fn moved(line: Vec<Waiting>) -> usize {
     moved.count()
 }
 
-/// In a former version, where each waiter cost less than the one before it, a slot that was given
-/// up went from waiter to waiter through the whole queue, with the queue locked.
+/// Where each waiter costs less than the one before it, one that leaves moves all others, each of
+/// them at the instant of the one before: in a former version, at once and with the queue locked.
 #[tokio::test(start_paused = true)]
-async fn one_that_leaves_moves_a_bounded_number_of_others() {
+async fn one_that_leaves_moves_others_of_other_costs_at_their_instants() {
     for requests in [20, 300] {
         let limiter = Shared::new().limiter();
         let mut line: Vec<_> = (0..requests).map(|one| waits(&limiter, requests - one)).collect();
         // So that no slot can be undone.
         let kept = reserve(&limiter, &SPACED, 1).keep();
+        let before = limiter.waiting(&SPACED).longest();
         drop(line.remove(0));
+        assert_eq!(limiter.waiting(&SPACED).longest(), before, "none has moved yet");
         let all = line.len();
-        let moved = moved(line).await;
-        println!("{moved} of {all} moved");
-        assert_eq!(moved, all.min(64));
+        assert_eq!(moved(line).await, all);
         drop(kept);
     }
+}
+
+/// All slots behind the first one are exchanged with each that leaves.
+#[tokio::test(start_paused = true)]
+async fn those_of_one_cost_move_forward_however_many_wait() {
+    const REQUESTS: u32 = 20_000;
+    let limiter = Shared::new().limiter();
+    let mut line: Vec<_> = (0..REQUESTS).map(|_| waits(&limiter, 1)).collect();
+    // The first half, from the front.
+    drop(line.drain(..line.len() / 2));
+    assert_eq!(limiter.waiting(&SPACED).longest(), REQUESTS / 2 * SECOND);
+    assert_eq!(tokens(&limiter, &SPACED), -f64::from(REQUESTS / 2), "their slots are undone");
+    let all = line.len();
+    assert_eq!(moved(line).await, all);
+    assert_eq!(lines(&limiter), 0);
 }
 
 /// In a former version, each undone slot made the limiter ask the store about the free slots of all
@@ -115,43 +130,6 @@ async fn all_waiters_that_leave_at_once_give_back_what_they_took() {
     assert_eq!(tokens(&memory, &SPACED), 0.0);
 }
 
-/// The store has charged the bucket for a reservation while the answer is on its way, so the slot
-/// before it cannot be undone. A former version then forgot that slot, which stayed spent although
-/// the later reservation was dropped as well.
-#[tokio::test(start_paused = true)]
-async fn reservations_that_are_given_up_before_the_answer_of_the_next_give_back_what_they_took() {
-    let (store, limiter, memory) = Late::new();
-    let planned = reserved(&limiter, &SPACED, 1).await.keep();
-    let before = tokens(&memory, &SPACED);
-    let mut answers = Vec::new();
-    for _ in 0..20 {
-        let answer = store.close();
-        // The call is dropped before its answer comes.
-        drop(reservation_under_way(&limiter).await);
-        answers.push(answer);
-    }
-    store.open();
-    for answer in answers {
-        answer.let_go();
-        settled().await;
-    }
-    assert_eq!(tokens(&memory, &SPACED), before);
-    assert_eq!(lines(&limiter), 0);
-    drop(planned);
-}
-
-/// A call that has charged the store and waits for the answer.
-async fn reservation_under_way(
-    limiter: &RateLimiter,
-) -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
-    let limiter = limiter.clone();
-    let mut call: Pin<Box<dyn Future<Output = ()> + Send>> =
-        Box::pin(async move { drop(limiter.limit(&SPACED).reserve().await) });
-    let asked = std::future::poll_fn(|cx| std::task::Poll::Ready(call.as_mut().poll(cx))).await;
-    assert!(asked.is_pending());
-    call
-}
-
 /// The store may refuse to undo a slot only because the limiter counts a refund that the store has
 /// not carried out yet. In a former version, while some refund was always on its way, each of them
 /// made the limiter ask about each slot once more.
@@ -199,10 +177,8 @@ async fn returns_that_never_end_ask_about_each_slot_a_bounded_number_of_times() 
     drop((line, kept));
 }
 
-/// Newcomers that come before more than 64 waiters of their cost go into a class beside these, so
-/// that these need not be counted while the queue is locked. No waiter runs later than promised,
-/// whichever leave, and nearly all move forward. With one class for each newcomer, only 156 of 250
-/// did.
+/// Newcomers that come before many waiters of their cost: no waiter runs later than promised,
+/// whichever leave, and nearly all move forward.
 #[tokio::test(start_paused = true)]
 async fn newcomers_before_many_others_delay_no_waiter() {
     for seed in 0..5 {

@@ -190,18 +190,22 @@ async fn a_settlement_without_an_answer_counts_for_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_free_slot_goes_to_the_largest_cost_that_fits() {
+async fn a_free_slot_goes_to_the_same_cost_and_at_its_instant_to_the_first_that_fits() {
     let limiter = Shared::new().limiter();
     let start = Instant::now();
     let gone = waiter(&limiter, &SPACED, 4);
-    let [one, six, three, two] = [1, 6, 3, 2].map(|cost| waiter(&limiter, &SPACED, cost));
+    let line = [1, 6, 4, 3, 2].map(|cost| waiter(&limiter, &SPACED, cost));
     drop(gone);
-    // Three has the slot at 4 s, two has that at 14 s, and the one at 16 s is undone.
-    assert_eq!(tokens(&limiter, &SPACED), -14.0);
-    assert_eq!(ran_after(three, start).await, 4 * SECOND);
-    assert_eq!(ran_after(one, start).await, 5 * SECOND);
-    assert_eq!(ran_after(six, start).await, 11 * SECOND);
-    assert_eq!(ran_after(two, start).await, 14 * SECOND);
+    // The second four has the slot at 4 s, and its own at 15 s is free: those of three and two were
+    // made later.
+    assert_eq!(tokens(&limiter, &SPACED), -20.0);
+    assert_eq!(limiter.waiting(&SPACED).count(), 5);
+    let mut tasks = line.map(|one| Some(tokio::spawn(ran_after(one, start))));
+    // At 15 s, the first that fits is three. Its own slot at 18 s is free then, and fits two.
+    for (nth, at) in [(2, 4), (0, 5), (1, 11), (3, 15), (4, 18)] {
+        assert_eq!(tasks[nth].take().unwrap().await.unwrap(), at * SECOND, "{nth}");
+    }
+    assert!(tokens(&limiter, &SPACED) >= 0.0, "the slot at 20 s is undone");
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,8 +237,9 @@ async fn a_free_slot_that_cannot_be_undone_is_on_offer_until_its_instant() {
     sleep(2 * SECOND).await;
     // The slot at 2 s is over, the one at 4 s is large enough.
     let newcomer = waiter(&limiter, &SPACED, 1);
-    assert_eq!(tokens(&limiter, &SPACED), -4.0, "its own is undone");
+    assert_eq!(tokens(&limiter, &SPACED), -5.0);
     assert_eq!(ran_after(newcomer, start).await, 4 * SECOND);
+    assert_eq!(tokens(&limiter, &SPACED), -2.0, "its own is undone");
     drop((other, planned));
 }
 
@@ -245,15 +250,14 @@ async fn tokens_that_come_back_grant_the_first_waiter() {
     let first = take(&limiter, &FIVE, 5);
     let [mut head, mut next, last] = [3, 1, 2].map(|cost| waiter(&limiter, &FIVE, cost));
     sleep(SECOND).await;
-    // The slot of the head at 3 s goes to the last waiter, and the one at 6 s is undone. The token
-    // that is left does not cover the last waiter, which is the first in the queue then.
+    // Four cover the head and the next.
     let snapshot = at_once(first.settle(1)).unwrap();
-    assert_eq!(snapshot.tokens().to_string(), "-2");
     let permit = poll(&mut head).expect("four cover three");
     assert_eq!(permit.at().since(permit.snapshot().at()), SECOND);
-    assert!(poll(&mut next).is_none(), "it is behind the last waiter");
+    assert!(poll(&mut next).is_some(), "the fourth covers it");
+    assert_eq!(snapshot.tokens().to_string(), "-5", "nothing is left for the bucket");
+    // The slot of the head is free, and fits it.
     assert_eq!(ran_after(last, start).await, 3 * SECOND);
-    assert_eq!(ran_after(next, start).await, 4 * SECOND);
     assert!(tokens(&limiter, &FIVE) >= 0.0, "nothing is owed");
 }
 
@@ -485,9 +489,9 @@ async fn histories_of_fixed_windows_are_within_the_bound() {
     histories(Quota::fixed_window).await;
 }
 
-/// Of 600 waiters with costs from 1 to 10, three in ten leave. Returns the tokens that ran, and the
+/// Of 600 waiters with costs from 1 on, three in ten leave. Returns the tokens that ran, and the
 /// tokens that came in during that time.
-async fn share_used(seed: u64, all_at_once: bool) -> [u64; 2] {
+async fn share_used(seed: u64, costs: u64, all_at_once: bool) -> [u64; 2] {
     let mut dice = Dice(seed);
     let limit = Limit::new("use", Quota::token_bucket(1_000, SECOND).capacity(0));
     let (limiter, start) = (Shared::new().limiter(), Instant::now());
@@ -501,7 +505,7 @@ async fn share_used(seed: u64, all_at_once: bool) -> [u64; 2] {
         if !all_at_once {
             sleep(ms(dice.below(6))).await;
         }
-        let cost = 1 + dice.below(10);
+        let cost = 1 + dice.below(costs);
         let (own, ran) = (reserve(&limiter, &limit, cost), Arc::clone(&ran));
         let promised = own.wait();
         tasks.push(tokio::spawn(async move {
@@ -516,7 +520,7 @@ async fn share_used(seed: u64, all_at_once: bool) -> [u64; 2] {
         }
     }
     for _ in 0..if all_at_once { 180 } else { 0 } {
-        sleep(ms(dice.below(25))).await;
+        sleep(ms(dice.below(costs * 5 / 2))).await;
         leave(&mut tasks, &mut dice);
     }
     for task in tasks {
@@ -527,14 +531,16 @@ async fn share_used(seed: u64, all_at_once: bool) -> [u64; 2] {
 
 #[tokio::test(start_paused = true)]
 async fn nearly_all_that_was_granted_is_used() {
-    // A queue that waiters leave while it moves, and one that still grows meanwhile.
-    for (all_at_once, least) in [(true, 97), (false, 85)] {
+    // Of equal costs all, and less of mixed ones. In a queue that waiters leave while it moves, and
+    // in one that still grows meanwhile.
+    let moving = [(1, 99), (2, 97), (5, 95), (10, 94), (50, 85)].map(|case| (true, case));
+    for (all_at_once, (costs, least)) in moving.into_iter().chain([(false, (10, 90))]) {
         let (mut used, mut granted) = (0, 0);
-        for seed in 0..10 {
-            let [one_used, one_granted] = share_used(seed, all_at_once).await;
+        for seed in 0..5 {
+            let [one_used, one_granted] = share_used(seed, costs, all_at_once).await;
             (used, granted) = (used + one_used, granted + one_granted);
         }
-        println!("all at once: {all_at_once}: {used} of {granted} tokens were used");
+        println!("costs to {costs}, at once: {all_at_once}: {used} of {granted} were used");
         assert!(used * 100 >= granted * least, "{used} of {granted}");
     }
 }

@@ -40,11 +40,13 @@ pub fn tokens(limiter: &RateLimiter, limit: &Limit) -> f64 {
 /// How many queues the limiter and its store keep.
 pub fn lines(limiter: &RateLimiter) -> usize {
     let shown = format!("{limiter:?}");
-    let in_memory = shown.split("lines: ").nth(1).map_or(0, |rest| {
+    let number = |name| {
+        let rest = shown.split(name).nth(1)?;
         let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        number.parse().unwrap()
-    });
-    shown.matches("SharedQueue {").count() + in_memory
+        number.parse::<usize>().ok()
+    };
+    let shared = number("QueueIndex { queues: ").expect("every limiter has an index of queues");
+    number("lines: ").unwrap_or(0) + shared
 }
 
 /// A reservation for later in the bucket that all callers share.

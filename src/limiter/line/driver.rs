@@ -1,7 +1,6 @@
 //! The timer of a line in which several requests wait.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -10,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::backend::{LinePlace, LineTimer, Memory};
 use crate::clock::Timestamp;
+use crate::limiter::queue::StoreClock;
 
 /// Grants the head of a line when it is due, from a task of its own.
 ///
@@ -30,9 +30,7 @@ pub(super) struct LineDriver {
 struct DriverState {
     is_running: bool,
     due: Option<Timestamp>,
-    /// A time that the store's clock has shown, and when this process received it. Of all such
-    /// pairs of some time, the one that took the shortest time on its way.
-    anchor: Option<(Timestamp, Instant)>,
+    clock: StoreClock,
     last_shown: Option<Timestamp>,
 }
 
@@ -85,23 +83,17 @@ impl LineTimer for LineDriver {
 
 impl DriverState {
     fn observe(&mut self, shown: Timestamp) {
-        let now = Instant::now();
-        let known = self.anchor.and_then(|anchor| instant_of(anchor, shown));
-        // If the clock was set back, the old pair is useless: start again from what it shows now. So it
-        // is after a while, as the two clocks may run at different speeds.
-        let went_back = self.last_shown.is_some_and(|last| shown < last);
-        let is_old = self
-            .anchor
-            .is_some_and(|(_, since)| now.saturating_duration_since(since) >= ANCHOR_LIFE);
-        if went_back || is_old || known.is_none_or(|known| now < known) {
-            self.anchor = Some((shown, now));
+        // If the store's clock was set back, what it has shown before is useless.
+        if self.last_shown.is_some_and(|last| shown < last) {
+            self.clock = StoreClock::default();
         }
+        self.clock.observe(shown, Instant::now());
         self.last_shown = Some(shown);
     }
 
     /// What is due next, and when; `None` if there is nothing to wait for.
     fn next(&mut self) -> Option<(Timestamp, Instant)> {
-        let next = self.due.and_then(|due| Some((due, instant_of(self.anchor?, due)?)));
+        let next = self.due.and_then(|due| Some((due, self.clock.instant_of(due)?)));
         // In the same step as the look at `due`: see `arm`.
         self.is_running = next.is_some();
         next
@@ -111,20 +103,7 @@ impl DriverState {
     /// that the store's clock has certainly reached: all waiters due by then are granted together.
     fn take(&mut self, due: Timestamp) -> Option<Timestamp> {
         self.due.take_if(|armed| *armed == due)?;
-        let (shown, received) = self.anchor?;
-        Some(due.max(shown + Instant::now().saturating_duration_since(received)))
-    }
-}
-
-/// How long a time that the store's clock has shown is counted on from.
-const ANCHOR_LIFE: Duration = Duration::from_secs(30);
-
-/// When the store's clock shows `at`, from a time that it has shown.
-fn instant_of((shown, received): (Timestamp, Instant), at: Timestamp) -> Option<Instant> {
-    if at >= shown {
-        received.checked_add(at.since(shown))
-    } else {
-        received.checked_sub(shown.since(at))
+        Some(due.max(self.clock.time_at(Instant::now())?))
     }
 }
 
@@ -164,31 +143,6 @@ impl Drop for DriverGuard {
             && let Some(memory) = self.driver.memory.upgrade()
         {
             memory.detach(&self.driver.place);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::time::advance;
-
-    use super::*;
-
-    /// The timer of a line that never ends would be ahead of the store's clock by all that the two
-    /// have drifted apart.
-    #[tokio::test(start_paused = true)]
-    async fn the_timer_follows_a_clock_that_is_slower() {
-        let mut state = DriverState::default();
-        let mut shown = Timestamp::UNIX_EPOCH;
-        for _ in 0..60 {
-            state.observe(shown);
-            state.due = Some(shown + Duration::from_secs(10));
-            let (_, at) = state.next().unwrap();
-            let early = Duration::from_secs(10).saturating_sub(at - Instant::now());
-            assert!(early <= Duration::from_millis(300), "{early:?}");
-            // A hundredth slower.
-            advance(Duration::from_secs(5)).await;
-            shown = shown + Duration::from_millis(4_950);
         }
     }
 }

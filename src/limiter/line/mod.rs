@@ -13,11 +13,14 @@
 //!   of the driver is blocked.
 //!
 //! ```text
-//! LineSlot -- in line --> LineTurn -- use_up() --> used: the work runs
-//!     |          |            |
-//!     | keep()   | drop       | drop
-//!     v          v            v
-//!   kept      leaves       its tokens go to the waiters behind it, or to the bucket
+//! in line ---- its turn ----> granted ---- use_up() ----> used: the work runs
+//!   |    |                       |
+//!   |    | drop                  | drop
+//!   |    v                       v
+//!   |  leaves       its tokens go to the waiters behind it, or to the bucket
+//!   | keep()
+//!   v
+//! kept
 //! ```
 //!
 //! A request over several buckets stands in the line of each one that is short, and has its turn
@@ -30,4 +33,4 @@ mod driver;
 mod slot;
 
 use self::driver::LineDriver;
-pub(crate) use self::slot::{LineSlot, LineTurn};
+pub(crate) use self::slot::LineSlot;

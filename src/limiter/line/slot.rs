@@ -1,7 +1,7 @@
 //! A reservation that waits in the memory store.
 
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -23,8 +23,9 @@ pub(crate) struct LineSlot {
     memory: Arc<Memory>,
     ticket: LineTicket,
     parts: Box<[LinePart]>,
-    promised: Timestamp,
-    /// The same, by the clock of the runtime.
+    /// The instant that the caller was told; once it is granted, that of the grant.
+    at: Timestamp,
+    /// The first of these, by the clock of the runtime.
     turn: Instant,
     /// Whether it leaves the lines on drop.
     is_held: bool,
@@ -37,15 +38,6 @@ struct LinePart {
     units: Units,
     left: State,
     mark: ResetMark,
-}
-
-/// A turn that has come: the work may run.
-///
-/// Dropping it before [`use_up`](LineSlot::use_up) gives its tokens back.
-#[derive(Debug)]
-pub(crate) struct LineTurn {
-    pub(crate) slot: LineSlot,
-    pub(crate) at: Timestamp,
 }
 
 impl LineSlot {
@@ -67,13 +59,13 @@ impl LineSlot {
         let start = Instant::now();
         // `Instant` may overflow beyond that.
         let turn = start.checked_add(wait.min(FAR_FUTURE)).unwrap_or(start);
-        let (memory, parts, promised) = (Arc::clone(memory), parts.collect(), now + wait);
-        Self { memory, ticket, parts, promised, turn, is_held: true }
+        let (memory, parts, at) = (Arc::clone(memory), parts.collect(), now + wait);
+        Self { memory, ticket, parts, at, turn, is_held: true }
     }
 
-    /// The instant that the caller was told.
-    pub(crate) const fn promised(&self) -> Timestamp {
-        self.promised
+    /// The instant that the caller was told; once it is granted, that of the grant.
+    pub(crate) const fn at(&self) -> Timestamp {
+        self.at
     }
 
     /// When its turn comes if no other waiter leaves.
@@ -82,7 +74,7 @@ impl LineSlot {
     }
 
     /// When its own timer fires.
-    pub(crate) fn deadline(&self) -> Instant {
+    fn deadline(&self) -> Instant {
         let delay = if self.ticket.is_alone { Duration::ZERO } else { DRIVER_TIMEOUT };
         self.turn.checked_add(delay).unwrap_or(self.turn)
     }
@@ -106,8 +98,12 @@ impl LineSlot {
         }
     }
 
-    /// When it was granted. While it waits, the waker is woken once that changes.
-    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<Timestamp, Drained>> {
+    /// Until when it has to wait unless it is woken before, or `None` if it was granted.
+    ///
+    /// # Errors
+    ///
+    /// If the limiter was drained and its turn would come too late.
+    pub(crate) fn poll(&mut self, waker: &Waker) -> Result<Option<Instant>, Drained> {
         let mut status = self.ticket.waiter.poll(waker);
         // The waker is stored by now, so a grant by another thread wakes the task, whatever happens
         // in between.
@@ -120,9 +116,12 @@ impl LineSlot {
             status = self.ticket.waiter.poll(waker);
         }
         match status {
-            WaiterStatus::Granted(at) => Poll::Ready(Ok(at)),
-            WaiterStatus::Waiting => Poll::Pending,
-            WaiterStatus::Drained => Poll::Ready(Err(Drained)),
+            WaiterStatus::Granted(at) => {
+                self.at = at;
+                Ok(None)
+            }
+            WaiterStatus::Waiting => Ok(Some(self.deadline())),
+            WaiterStatus::Drained => Err(Drained),
         }
     }
 
@@ -130,7 +129,7 @@ impl LineSlot {
     pub(crate) fn grant(&self) {
         // In every line, as the request runs only when all of them have granted.
         for place in &self.ticket.places {
-            self.memory.grant_through(place, self.promised);
+            self.memory.grant_through(place, self.at);
         }
     }
 
@@ -139,9 +138,10 @@ impl LineSlot {
         self.is_held = false;
     }
 
-    /// The buckets, and what each held after this was reserved.
-    pub(crate) fn buckets(&self) -> impl Iterator<Item = (&QueueBucket, State)> {
-        self.parts.iter().map(|part| (&part.bucket, part.left))
+    /// The buckets, and how each of them stands for the next request when it is granted.
+    pub(crate) fn bucket_states(&self) -> impl Iterator<Item = (&QueueBucket, State)> {
+        let state = |part: &LinePart| part.bucket.state_at_turn(part.left, self.at);
+        self.parts.iter().map(move |part| (&part.bucket, state(part)))
     }
 }
 

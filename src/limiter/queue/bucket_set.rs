@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::algebra::{Bucket, State, Units};
+use super::time_slot::Taken;
+use crate::algebra::{Bucket, State};
 use crate::backend::{BucketId, Key};
 use crate::clock::Timestamp;
 use crate::limiter::Limit;
@@ -55,39 +56,30 @@ impl QueueBucket {
     }
 }
 
-/// What a reservation took from a bucket, and what the bucket held after that.
-#[derive(Debug)]
-pub(super) struct TakenUnits {
-    pub(super) part: QueueBucket,
-    pub(super) units: Units,
-    pub(super) unpaid: Units,
-    pub(super) after: State,
-}
-
 impl BucketSet {
     /// Makes a set of the buckets of a reservation. Returns it with what was taken from each, in
     /// the order of the set. A bucket that the call named twice is in it once, with the sum.
-    pub(super) fn from_taken(mut taken: Vec<TakenUnits>) -> (Self, Vec<TakenUnits>) {
+    pub(super) fn from_taken(mut taken: Vec<(QueueBucket, Taken)>) -> (Self, Vec<Taken>) {
         // Two calls that name the same limits in another order must share one queue: in two queues,
         // the waiters of one would not get the slots that the other gives up. A single bucket needs
         // no order, and then no name is copied.
         if taken.len() > 1 {
-            taken.sort_by_cached_key(|taken| {
-                let QueueBucket { limit, key, shard } = &taken.part;
+            taken.sort_by_cached_key(|(QueueBucket { limit, key, shard }, _)| {
                 (limit.name().to_owned(), key.as_bytes().to_owned(), *shard)
             });
         }
         // The sort has put equal buckets side by side, which is all that `dedup_by` compares. Both
         // readings of such a bucket show what it holds after the whole call.
-        taken.dedup_by(|again, first| {
-            let is_same = again.part == first.part;
+        taken.dedup_by(|(part, again), (first_part, first)| {
+            let is_same = part == first_part;
             if is_same {
                 first.units = first.units.saturating_add(again.units);
                 first.unpaid = first.unpaid.saturating_add(again.unpaid);
             }
             is_same
         });
-        (Self(taken.iter().map(|taken| taken.part.clone()).collect()), taken)
+        let (parts, taken): (Vec<_>, _) = taken.into_iter().unzip();
+        (Self(parts.into()), taken)
     }
 
     pub(crate) fn parts(&self) -> &[QueueBucket] {

@@ -34,9 +34,10 @@ impl RateLimiter {
     #[doc(alias = "shutdown")]
     #[doc(alias = "close")]
     pub fn drain(&self, within: Duration) {
-        let queues = self.queues();
-        let now = queues.epoch().now();
-        let (end, waiting) = queues.drain(now.plus(within));
+        let (queues, now) = (self.queues(), Instant::now());
+        // `Instant` may overflow beyond that.
+        let end = now.checked_add(within.min(FAR_FUTURE)).unwrap_or(now);
+        let (end, waiting) = queues.drain(end);
         #[cfg(feature = "memory")]
         if let (Some(memory), Some(id)) = (self.memory(), queues.id()) {
             // The deadline is set already. So no request is missed while the shards are visited one
@@ -52,7 +53,9 @@ impl RateLimiter {
 
     /// How long a request may still wait, if the limiter is drained.
     pub(crate) fn time_to_drain(&self) -> Option<Duration> {
-        let (epoch, end) = (self.queues().epoch(), self.queues().drain_deadline()?);
-        Some(epoch.instant(end).saturating_duration_since(Instant::now()))
+        let end = self.queues().drain_instant()?;
+        Some(end.saturating_duration_since(Instant::now()))
     }
 }
+
+const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 86_400);

@@ -15,13 +15,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::bucket_set::QueueBucket;
 use super::ledger::Ledger;
-use super::local_instant::Epoch;
 use super::registry::{QueueRegistry, SharedQueue};
-use super::time_slot::StoreEvent;
-use super::unit_vec::UnitVec;
+use super::time_slot::{Cost, StoreEvent};
 use crate::algebra::{Bucket, Units, Verdict};
 use crate::backend::{Adjustment, Answer, Applied, BucketId, Change};
 use crate::clock::Timestamp;
@@ -40,8 +39,8 @@ impl QueueRegistry {
         // Before the store is asked. Units that had reached the bucket could be taken by a newcomer
         // of any process, ahead of the waiters here.
         self.grant_waiters(adjustments);
-        let (registry, epoch) = (Arc::downgrade(self), self.epoch());
-        let mut returning = PendingReturns { registry, epoch, returns: SmallVec::new() };
+        let registry = Arc::downgrade(self);
+        let mut returning = PendingReturns { registry, returns: SmallVec::new() };
         for adjustment in adjustments.iter() {
             let units = adjustment.change().returns_at_most();
             if units > 0 {
@@ -86,10 +85,9 @@ impl QueueRegistry {
                 continue;
             };
             let indices: SmallVec<[usize; 2]> = indices;
-            let now = queue.now();
-            let covers = |cost: &UnitVec, adjustments: &[Adjustment<'_>], at| {
-                let mut parts = indices.iter().zip(cost.as_slice());
-                parts.all(|(&index, &units)| {
+            let now = Instant::now();
+            let covers = |cost: &Cost, adjustments: &[Adjustment<'_>], at| {
+                indices.iter().zip(cost).all(|(&index, &units)| {
                     let adjustment = adjustments.get(index);
                     adjustment.is_some_and(|one| units <= certain_return(one, at))
                 })
@@ -98,10 +96,9 @@ impl QueueRegistry {
             // next is looked at, so no unit is granted twice; only this call knows of these units,
             // so no other thread can.
             while let Some(cost) = queue.with(|waiters, wakers| {
-                let at = waiters.clock.time_at(now);
-                waiters.grant_returned(|cost| covers(cost, adjustments, at), now, wakers)
+                waiters.grant_returned(|cost, at| covers(cost, adjustments, at), now, wakers)
             }) {
-                for (&index, &units) in indices.iter().zip(cost.as_slice()) {
+                for (&index, &units) in indices.iter().zip(&cost) {
                     if let Some(adjustment) = adjustments.get_mut(index) {
                         // `covers` has compared each part with its adjustment, so the rest is not
                         // below zero.
@@ -117,8 +114,8 @@ impl QueueRegistry {
 
 impl SharedQueue {
     /// Returns the units that a waiter was granted and has not used.
-    pub(super) fn give_back(&self, units: &UnitVec) {
-        let parts = self.buckets().parts().iter().zip(units.as_slice());
+    pub(super) fn give_back(&self, units: &Cost) {
+        let parts = self.buckets().parts().iter().zip(units);
         let mut refunds: SmallVec<[Adjustment<'_>; 2]> = parts
             .map(|(part, &units)| {
                 // They were paid for other work. It is not known how much of that a local store has
@@ -156,7 +153,6 @@ const CLOCK_MARGIN: Duration = Duration::from_secs(1);
 /// Returns that the store was asked for and has not answered.
 struct PendingReturns {
     registry: Weak<QueueRegistry>,
-    epoch: Epoch,
     /// Empty once the answer was recorded.
     returns: SmallVec<[PendingReturn; 2]>,
 }
@@ -173,7 +169,7 @@ impl PendingReturns {
     fn finish(&mut self, answer: Option<&Applied>, at_once: bool) {
         // Taken out, so that the destructor, which runs after this as well, records nothing twice.
         let returns = std::mem::take(&mut self.returns);
-        let (registry, heard) = (self.registry.upgrade(), self.epoch.now());
+        let (registry, heard) = (self.registry.upgrade(), Instant::now());
         for PendingReturn { ledger, bucket, change, units, .. } in &returns {
             let number = registry.as_ref().map_or(0, |registry| registry.number());
             let thread = at_once.then(|| std::thread::current().id());
@@ -189,7 +185,7 @@ impl PendingReturns {
         // After all ledgers have the answers: a queue on two of these buckets would otherwise ask
         // with the one number too large, and be refused again.
         let queues = returns.iter().flat_map(|one| one.ledger.retries().take_awaiting());
-        queues.for_each(|queue| queue.retry_after_return());
+        queues.for_each(|queue| queue.retry_undo());
     }
 }
 

@@ -1,23 +1,60 @@
-//! The slot of a reservation that was not polled yet.
+//! A reservation of a store that other processes use as well, from the store's answer until its
+//! work runs.
 
 use std::sync::Arc;
+use std::task::Context;
 
-use super::bucket_set::{BucketSet, QueueBucket, TakenUnits};
+use tokio::time::Instant;
+
+use super::bucket_set::{BucketSet, QueueBucket};
 use super::registry::{QueueRegistry, SharedQueue};
-use super::time_slot::{SlotGrant, SlotKey, TimeSlot};
+use super::time_slot::{SlotKey, Taken, TimeSlot};
+use super::wait_queue::{Drained, WaiterGrant};
+use crate::algebra::State;
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 
-/// A slot that a reservation holds before it enters the queue.
+/// A slot that a reservation holds, then its place in the queue, then its turn.
 ///
-/// It keeps its instant, since the caller may have planned the work for it. When it is dropped, the
-/// slot is offered to the waiters behind it.
+/// It is held until it enters the queue: until then it keeps its instant, since the caller may have
+/// planned the work for it. When it is dropped, it gives up what it has: the slot, its place, or
+/// what it was granted.
 #[derive(Debug)]
 pub(crate) struct HeldSlot {
     queue: Arc<SharedQueue>,
-    slot: TimeSlot,
-    /// Whether the slot is given up on drop.
-    held: bool,
+    /// The slot as it was reserved. Its waiter may run by another one.
+    own: TimeSlot,
+    state: HeldState,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum HeldState {
+    /// Not polled yet.
+    Held,
+    /// In the queue, or granted.
+    Waiting,
+    /// Nothing is given up any more.
+    Used,
+}
+
+/// A turn that was used: the work of the waiter runs.
+#[derive(Debug)]
+pub(crate) struct SlotTurn {
+    granted: WaiterGrant,
+    queue: Arc<SharedQueue>,
+}
+
+impl SlotTurn {
+    /// The instant from which its work may run.
+    pub(crate) const fn at(&self) -> Timestamp {
+        self.granted.at
+    }
+
+    /// The buckets, and how each of them stands at that instant for the next request.
+    pub(crate) fn bucket_states(&self) -> impl Iterator<Item = (&QueueBucket, State)> {
+        let parts = self.queue.buckets().parts().iter().zip(&self.granted.slot.taken);
+        parts.map(|(part, taken)| (part, part.state_at_turn(taken.after, self.at())))
+    }
 }
 
 impl HeldSlot {
@@ -30,53 +67,80 @@ impl HeldSlot {
     ) -> Self {
         let taken = grants.flat_map(|grant| {
             grant.paid().map(|paid| {
-                let part = QueueBucket::new(
-                    Arc::clone(grant.shared_limit()),
-                    grant.key().clone(),
-                    paid.shard,
-                );
-                TakenUnits { part, units: paid.units, unpaid: paid.unpaid(), after: paid.after }
+                let limit = Arc::clone(grant.shared_limit());
+                let part = QueueBucket::new(limit, grant.key().clone(), paid.shard);
+                let (units, unpaid, after) = (paid.units, paid.unpaid(), paid.after);
+                (part, Taken { units, unpaid, after })
             })
         });
         let (buckets, taken) = BucketSet::from_taken(taken.collect());
-        let after = taken.iter().map(|taken| (taken.part.bucket(), taken.after));
         let made = registry.event(now);
+        let after = buckets.parts().iter().zip(&taken);
+        let after = after.map(|(part, taken)| (part.bucket(), taken.after));
         let key = SlotKey::new(after, at, made.number);
-        let units = taken.iter().map(|taken| taken.units).collect();
-        let after = taken.iter().map(|taken| taken.after).collect();
-        let unpaid = taken.iter().map(|taken| taken.unpaid).collect();
-        let slot = TimeSlot { key, grant: SlotGrant { taken: units, unpaid, after, made } };
-        Self { queue: registry.queue_for(buckets, now), slot, held: true }
+        let own = TimeSlot { key, taken: taken.into(), made };
+        Self { queue: registry.queue_for(buckets, now), own, state: HeldState::Held }
     }
 
+    /// The instant that the caller was told.
     pub(crate) const fn at(&self) -> Timestamp {
-        self.slot.key.at()
+        self.own.key.at()
     }
 
     /// Spends the slot without waiting: the work is planned for its instant.
     pub(crate) fn keep(mut self) {
-        self.held = false;
-        // If this was all that kept the queue, the call below forgets it.
-        self.queue.end_reservation();
-        self.queue.undo_free_slots();
+        self.state = HeldState::Used;
     }
 
-    /// The queue and the slot. The caller has to give the slot up from now on.
-    pub(super) fn into_parts(mut self) -> (Arc<SharedQueue>, TimeSlot) {
-        self.held = false;
-        (Arc::clone(&self.queue), self.slot.clone())
+    /// Enters the queue. Returns when its turn comes if no other waiter leaves.
+    ///
+    /// [`RateLimiter::drain`](crate::RateLimiter::drain) removes only drainable waiters.
+    pub(crate) fn enter(&mut self, is_drainable: bool) -> Instant {
+        self.state = HeldState::Waiting;
+        let (own, now) = (self.own.clone(), Instant::now());
+        let turn = self.queue.with(|waiters, wakers| waiters.enter(own, is_drainable, now, wakers));
+        // The waiter may have taken an earlier slot, and its own is then free.
+        self.queue.undo_free_slots();
+        turn
+    }
+
+    /// Until when it has to wait unless it is woken before, or `None` if its turn has come.
+    ///
+    /// # Errors
+    ///
+    /// If the limiter was drained and its turn would come too late.
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Result<Option<Instant>, Drained> {
+        let now = Instant::now();
+        self.queue.with(|waiters, wakers| waiters.poll(&self.own, cx.waker(), now, wakers))
+    }
+
+    /// Uses the turn, since the work runs now. Nothing is given back after that.
+    pub(crate) fn use_up(mut self) -> Option<SlotTurn> {
+        self.state = HeldState::Used;
+        let granted = self.queue.with(|waiters, _| waiters.take_granted(&self.own))?;
+        // If it runs by a free slot, its own is free.
+        self.queue.undo_free_slots();
+        Some(SlotTurn { granted, queue: Arc::clone(&self.queue) })
     }
 }
 
 impl Drop for HeldSlot {
     fn drop(&mut self) {
-        if self.held {
-            let (slot, now) = (self.slot.clone(), self.queue.now());
-            // While it still counts as held. If the queue were forgotten before, a newcomer would
-            // get another queue, without this slot.
-            self.queue.with(|waiters, wakers| waiters.offer(slot, now, wakers));
-            self.queue.end_reservation();
-            self.queue.undo_free_slots();
+        let now = Instant::now();
+        match self.state {
+            HeldState::Held => {
+                let own = self.own.clone();
+                self.queue.with(|waiters, wakers| waiters.offer(own, now, wakers));
+            }
+            HeldState::Waiting => {
+                let own = &self.own;
+                if self.queue.with(|waiters, wakers| waiters.leave(own, now, wakers)) {
+                    // After the unlock: returning locks the registry, which comes before any queue.
+                    self.queue.give_back(&own.cost());
+                }
+            }
+            HeldState::Used => return,
         }
+        self.queue.undo_free_slots();
     }
 }

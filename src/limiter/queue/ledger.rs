@@ -16,14 +16,14 @@
 //!
 //! A number that is too large does no harm but one: a slot is spent that could have been undone.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use super::local_instant::LocalInstant;
-use super::retries::Retries;
-use super::time_slot::StoreEvent;
+use tokio::time::Instant;
+
+use super::time_slot::{CreationKey, StoreEvent};
 use crate::algebra::Units;
 use crate::backend::BucketId;
 use crate::clock::Timestamp;
@@ -40,7 +40,7 @@ struct Returns {
     answered: VecDeque<(StoreEvent, Units)>,
     /// Returns without an answer. Each counts for reservations that are heard of until that
     /// instant.
-    unanswered: VecDeque<(LocalInstant, Units)>,
+    unanswered: VecDeque<(Instant, Units)>,
     forgotten: Forgotten,
     /// The most units that the store was asked to return and has not answered.
     pending: Units,
@@ -54,7 +54,7 @@ struct Forgotten {
     /// When the store made the latest of those that it answered.
     at: Option<Timestamp>,
     /// Until when the latest of those without an answer counts.
-    until: Option<LocalInstant>,
+    until: Option<Instant>,
 }
 
 impl Forgotten {
@@ -94,7 +94,7 @@ impl<Q> Ledger<Q> {
         &self,
         asked: Units,
         returned: Option<(StoreEvent, Units)>,
-        now: LocalInstant,
+        now: Instant,
     ) {
         let mut returns = lock(&self.returns);
         // Both under one lock. In between, the return would be in neither number, and an undo of
@@ -104,7 +104,7 @@ impl<Q> Ledger<Q> {
             returns.latest = returns.latest.max(Some(event.at));
             returns.answered.push_back((event, units));
         } else {
-            returns.unanswered.push_back((now.plus(MAX_DELAY), asked));
+            returns.unanswered.push_back((now.checked_add(MAX_DELAY).unwrap_or(now), asked));
         }
         if returns.answered.len() > MAX_RETURNS
             && let Some((oldest, _)) = returns.answered.pop_front()
@@ -143,6 +143,19 @@ impl<Q> Ledger<Q> {
         lock(&self.returns).pending > 0
     }
 
+    /// Tries a queue on the bucket once a pending return is answered. Returns whether there is one.
+    pub(super) fn await_return(&self, queue: &Arc<Q>) -> bool {
+        // Locked first: a return that ends from here on finds the queue, and one that has ended
+        // is not pending below. So no queue is left behind, which would be kept alive.
+        let awaiting = &mut self.retries().awaiting;
+        let is_pending = self.has_pending_return();
+        let is_known = awaiting.iter().any(|known| Arc::ptr_eq(known, queue));
+        if is_pending && !is_known && awaiting.len() < MAX_AWAITING {
+            awaiting.push(Arc::clone(queue));
+        }
+        is_pending
+    }
+
     /// The queues on the bucket with free slots that the store refused to undo.
     pub(super) fn retries(&self) -> MutexGuard<'_, Retries<Q>> {
         lock(&self.retries)
@@ -154,6 +167,65 @@ impl<Q> Ledger<Q> {
         let at = returns.answered.iter().map(|(event, _)| event.at).max();
         let until = returns.unanswered.iter().map(|(until, _)| *until).max();
         returns.forgotten.max(Forgotten { at, until })
+    }
+}
+
+/// The queues `Q` on one bucket with free slots that the store refused to undo.
+///
+/// The newest free slot on a bucket has to be undone first, and it may be in any of the queues on
+/// that bucket. So when a slot is undone, only the queue with the next newest one is tried, and
+/// then the one after it only if that has succeeded. A bucket may have as many queues as there are
+/// clients: to try all of them would be as many calls of the store for each slot.
+#[derive(Debug)]
+pub(super) struct Retries<Q> {
+    /// By the newest free slot of each queue.
+    kept: BTreeMap<CreationKey, Weak<Q>>,
+    /// The queues to try once a pending return is answered.
+    awaiting: Vec<Arc<Q>>,
+}
+
+/// How many queues are kept. The slots of the oldest beyond that are spent, unless their own
+/// waiters undo them.
+const MAX_KEPT: usize = 1_024;
+
+/// How many queues are tried when a return is answered.
+const MAX_AWAITING: usize = 64;
+
+impl<Q> Default for Retries<Q> {
+    fn default() -> Self {
+        Self { kept: BTreeMap::new(), awaiting: Vec::new() }
+    }
+}
+
+impl<Q> Retries<Q> {
+    /// Keeps a queue by its newest free slot.
+    pub(super) fn keep(&mut self, newest: CreationKey, queue: &Arc<Q>) {
+        self.kept.insert(newest, Arc::downgrade(queue));
+        if self.kept.len() > MAX_KEPT {
+            self.kept.pop_first();
+        }
+    }
+
+    /// Removes the queue that is kept by this slot.
+    pub(super) fn forget(&mut self, newest: CreationKey) {
+        self.kept.remove(&newest);
+    }
+
+    /// Takes out the queue with the newest free slot, and that slot.
+    pub(super) fn take_newest(&mut self) -> Option<(CreationKey, Arc<Q>)> {
+        while let Some((newest, queue)) = self.kept.pop_last() {
+            if let Some(queue) = queue.upgrade() {
+                return Some((newest, queue));
+            }
+        }
+        None
+    }
+
+    /// Takes out the queues to try now, since a return was answered.
+    pub(super) fn take_awaiting(&mut self) -> Vec<Arc<Q>> {
+        // The caller tries them after it has unlocked the ledger: a try locks the queue, and may
+        // come back here.
+        std::mem::take(&mut self.awaiting)
     }
 }
 
@@ -235,7 +307,6 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::local_instant::Epoch;
     use super::*;
     use crate::backend::Key;
 
@@ -243,7 +314,7 @@ mod tests {
     /// being undone, for as long as the process ran.
     #[test]
     fn a_return_without_an_answer_counts_for_a_minute_in_a_dropped_ledger_too() {
-        let (ledgers, now) = (Ledgers::<()>::default(), Epoch::new().now());
+        let (ledgers, now) = (Ledgers::<()>::default(), Instant::now());
         let keys: Vec<_> = (0..2 * MIN_LEDGERS as u64).map(Key::from).collect();
         let ids = || keys.iter().map(|key| BucketId::new("limit", key));
         for id in ids() {
@@ -253,7 +324,7 @@ mod tests {
         }
         let (at, number, thread) = (Timestamp::UNIX_EPOCH, 0, None);
         let returned = |after| {
-            let made = StoreEvent { at, number, thread, heard: now.plus(after) };
+            let made = StoreEvent { at, number, thread, heard: now + after };
             let all = ids().map(|id| ledgers.get(id).returned_since(&made));
             all.map(|units| units.unwrap_or(5)).collect::<Vec<_>>()
         };

@@ -12,11 +12,10 @@
 //! # The states of a waiter on a shared store
 //!
 //! ```text
-//!   PendingReservation           the store was asked and has not answered
+//!   the store reserves a slot
 //!          |
-//!          | the store reserves a slot
 //!          v
-//!      HeldSlot ---- keep() ---> kept: the work is planned for the instant of the slot
+//!        held ------ keep() ---> kept: the work is planned for the instant of the slot
 //!          |
 //!          | first poll
 //!          v
@@ -27,35 +26,31 @@
 //!       |  '-- drain() ---> drained: the layer answers 503
 //!       |
 //!       | the instant of its slot has come,
+//!       | or that of a free slot which it fits,
 //!       | or returned units cover its cost
 //!       v
 //!    granted ---- use_up() ---> used: the work runs
 //! ```
 //!
-//! What a drop does depends on the state:
+//! All of these are one type, [`HeldSlot`]. What a drop does depends on the state:
 //!
 //! | state | what dropping the waiter does |
 //! |---|---|
-//! | `PendingReservation` | The call goes on in a task, and gives up the slot when the answer comes. |
-//! | `HeldSlot` | Its slot is offered to the waiters behind it. |
-//! | waiting | All waiters behind it of the same cost move forward by one slot. The last slot of that cost is then free. |
-//! | granted by its slot | The slot is free. No waiter can use it, as its instant has passed; the store may still undo it. |
+//! | the store was asked | The call goes on in a task, and gives up the slot when the answer comes. |
+//! | held, waiting | All waiters behind it of the same cost move forward by one slot. The last slot of that cost is then free. |
+//! | granted by a slot | The slot is free. No waiter can use it, as its instant has passed; the store may still undo it. |
 //! | granted by returned units | The units go to the next waiter that they cover, or else to the store. |
 //! | kept, used, drained | Nothing: no slot is left to give up. |
 //!
 //! # What becomes of a free slot
 //!
-//! 1. The waiter behind it with the largest cost that fits takes it ([`reassign`]). The slot of
-//!    that waiter is then free in turn, and so on, for a bounded number of steps
-//!    ([`reassign_budget`]).
-//! 2. The slot that is left over is undone: the store gives the units back to the bucket if no
-//!    process has charged the bucket since ([`undo`]). Returns of this process are no charges; the
-//!    [`ledger`] keeps count of them.
-//! 3. A slot that cannot be undone stays on offer to newcomers of this process until its instant
-//!    ([`free_slots`]). It also stays while no request waits, as long as an answer of the store
-//!    about another reservation is pending ([`queue_retention`]).
+//! 1. It is undone: the store gives the units back to the bucket if no process has charged the
+//!    bucket since ([`undo`]). Returns of this process are no charges; the [`ledger`] keeps count
+//!    of them.
+//! 2. A slot that cannot be undone stays on offer to newcomers of the same cost ([`free_slots`]).
+//! 3. At its instant, it goes to the first waiter that fits. If there is none, it is spent.
 //! 4. When a slot is undone, the slot that was made before it may be the next that can be. It may
-//!    be in another queue on the same bucket, which is tried then ([`retries`]).
+//!    be in another queue on the same bucket, which is tried then ([`ledger`]).
 //!
 //! To simply return the units of a free slot would break the bound of the quota. The store
 //! granted the later slots on the condition that these units are spent.
@@ -93,8 +88,8 @@
 //!
 //! # The invariants
 //!
-//! * **Every waiter has a slot.** In each cost class there are as many slots as waiters, and the
-//!   n-th waiter has the n-th slot ([`cost_class`]).
+//! * **Every waiter has a slot.** Among waiters of one cost, the n-th waiter has the n-th slot
+//!   ([`wait_queue`]).
 //! * **A waiter never runs later than it was told.** Its slot is only exchanged for an earlier one.
 //! * **A slot is used at its own instant, once.** At any time it is in exactly one place: with a
 //!   waiter, with a granted waiter, among the free slots, or with the store to be undone.
@@ -111,9 +106,9 @@
 //! ```
 //!
 //! A thread that holds one of these locks takes only locks to the right of it. The other locks
-//! (`Ledger::retries`, `QueueRetention`, `QueueRegistry::drain_deadline`) are taken alone. No lock
-//! is held while the store is called, nor while a waker is woken or dropped: both run code of other
-//! crates, which may call this queue again.
+//! (`QueueRegistry::drain_deadline`) are taken alone, but for `Ledger::retries` before
+//! `Ledger::returns`. No lock is held while the store is called, nor while a waker is woken or
+//! dropped: both run code of other crates, which may call this queue again.
 //!
 //! In memory, the shards of the store are locked in ascending order, then the state of a waiter.
 //! The state of a `LineDriver` is locked alone.
@@ -121,13 +116,13 @@
 //! # Which code wakes which waiter
 //!
 //! There is no task for the queue of a shared store. Each waiter has its own timer, at the instant
-//! that it was told; the waiters of the first two slots set theirs to the instants of these slots.
+//! that it was told; the first two waiters set theirs to the instants of the next two slots, which
+//! may be free ones.
 //!
 //! * **The timer that fires first** wakes its waiter. The poll of that waiter grants *all* waiters
 //!   that are due and wakes them. So a waiter that is no longer polled delays no other.
-//! * **A waiter that leaves** wakes the waiters of the first two slots if their slots now come
-//!   before their timers, so that they set earlier ones. It wakes two because the first may no
-//!   longer be polled.
+//! * **A waiter that leaves** wakes the first two waiters if the next slots now come before their
+//!   timers, so that they set earlier ones. It wakes two because the first may no longer be polled.
 //! * **A settlement or refund** grants the first waiters if it covers their costs, and wakes them
 //!   ([`give_back`]).
 //! * **A drain** wakes the waiters that it sends away.
@@ -137,33 +132,23 @@
 //! waiters, and its own timer for a waiter that is alone.
 
 mod bucket_set;
-mod cost_class;
 mod drain;
-mod drained;
 mod free_slots;
 mod give_back;
-mod granting;
 mod held_slot;
 mod ledger;
-mod local_instant;
-mod pending_reservation;
 mod queue_index;
-mod queue_retention;
-mod reassign;
-mod reassign_budget;
 mod registry;
-mod retries;
+mod store_clock;
 mod time_slot;
 mod undo;
-mod unit_vec;
 mod wait_queue;
-mod waiter_handle;
 mod wakers;
 
 pub(crate) use self::bucket_set::QueueBucket;
-pub(crate) use self::drained::Drained;
-pub(crate) use self::held_slot::HeldSlot;
-pub(crate) use self::pending_reservation::PendingReservation;
+pub(crate) use self::held_slot::{HeldSlot, SlotTurn};
 pub(crate) use self::registry::QueueRegistry;
+#[cfg(feature = "memory")]
+pub(crate) use self::store_clock::StoreClock;
 pub(crate) use self::time_slot::StoreEvent;
-pub(crate) use self::waiter_handle::{SlotTurn, WaiterHandle};
+pub(crate) use self::wait_queue::Drained;

@@ -10,23 +10,24 @@
 //! queues there are.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
 
 use super::bucket_set::BucketSet;
 use crate::backend::BucketId;
 
-/// The queues `Q`, by the sum of the hashes of their buckets' names.
-#[derive(Debug)]
+/// The queues `Q`, by the sum of the hashes of their buckets' names. Each is kept alive by its
+/// waiters alone, and removes itself when it is dropped.
 pub(super) struct QueueIndex<Q> {
     queues: HashMap<u64, SameHash<Q>>,
     hasher: RandomState,
 }
 
 /// The queues on sets with the same hash: nearly always a single one.
-type SameHash<Q> = SmallVec<[(BucketSet, Arc<Q>); 1]>;
+type SameHash<Q> = SmallVec<[(BucketSet, Weak<Q>); 1]>;
 
 /// A map with more capacity than this shrinks when seven eighths of it are unused.
 const MIN_CAPACITY: usize = 1_024;
@@ -50,22 +51,26 @@ impl<Q> QueueIndex<Q> {
         hashes.fold(0, u64::wrapping_add)
     }
 
-    /// The queue on exactly these buckets.
-    pub(super) fn get(&self, buckets: &BucketSet) -> Option<&Arc<Q>> {
+    /// The queue on exactly these buckets, unless it is being dropped.
+    pub(super) fn get(&self, buckets: &BucketSet) -> Option<Arc<Q>> {
         let found = self.queues.get(&self.hash(buckets))?;
-        found.iter().find(|(known, _)| known == buckets).map(|(_, queue)| queue)
+        found.iter().find(|(known, _)| known == buckets)?.1.upgrade()
     }
 
-    pub(super) fn insert(&mut self, buckets: BucketSet, queue: Arc<Q>) {
+    pub(super) fn insert(&mut self, buckets: BucketSet, queue: &Arc<Q>) {
         let hash = self.hash(&buckets);
-        self.queues.entry(hash).or_default().push((buckets, queue));
+        let found = self.queues.entry(hash).or_default();
+        // One that is being dropped may be there still.
+        found.retain(|(known, _)| *known != buckets);
+        found.push((buckets, Arc::downgrade(queue)));
     }
 
-    pub(super) fn remove(&mut self, buckets: &BucketSet) -> Option<Arc<Q>> {
+    /// Removes a queue that is being dropped.
+    pub(super) fn remove(&mut self, buckets: &BucketSet, queue: &Q) {
         let hash = self.hash(buckets);
-        let found = self.queues.get_mut(&hash)?;
-        let index = found.iter().position(|(known, _)| known == buckets)?;
-        let (_, removed) = found.swap_remove(index);
+        let Some(found) = self.queues.get_mut(&hash) else { return };
+        // By address: another queue may have been made on the same buckets.
+        found.retain(|(_, known)| !std::ptr::eq(known.as_ptr(), queue));
         if found.is_empty() {
             self.queues.remove(&hash);
         }
@@ -74,11 +79,10 @@ impl<Q> QueueIndex<Q> {
         if self.queues.capacity() > MIN_CAPACITY && self.queues.len() < self.queues.capacity() / 8 {
             self.queues.shrink_to(MIN_CAPACITY);
         }
-        Some(removed)
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Q>> {
-        self.queues.values().flatten().map(|(_, queue)| Arc::clone(queue)).collect()
+        self.queues.values().flatten().filter_map(|(_, queue)| queue.upgrade()).collect()
     }
 
     /// The queues on subsets of these buckets, as far as `MAX_SUBSET_BUCKETS` allows. If hashes
@@ -101,7 +105,15 @@ impl<Q> QueueIndex<Q> {
             sums.push(all);
         }
         let found = sums.iter().filter_map(|sum| self.queues.get(sum)).flatten();
-        found.map(|(_, queue)| Arc::clone(queue)).collect()
+        found.filter_map(|(_, queue)| queue.upgrade()).collect()
+    }
+}
+
+impl<Q> fmt::Debug for QueueIndex<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueIndex")
+            .field("queues", &self.queues.values().map(|found| found.len()).sum::<usize>())
+            .finish_non_exhaustive()
     }
 }
 
@@ -109,7 +121,8 @@ impl<Q> QueueIndex<Q> {
 mod tests {
     use std::iter;
 
-    use super::super::bucket_set::{QueueBucket, TakenUnits};
+    use super::super::bucket_set::QueueBucket;
+    use super::super::time_slot::Taken;
     use super::*;
     use crate::algebra::State;
     use crate::backend::Key;
@@ -124,7 +137,8 @@ mod tests {
 
     fn set(buckets: impl IntoIterator<Item = QueueBucket>) -> BucketSet {
         let after = State { value: 0, ts: Timestamp::UNIX_EPOCH };
-        let taken = buckets.into_iter().map(|part| TakenUnits { part, units: 1, unpaid: 0, after });
+        let taken = Taken { units: 1, unpaid: 0, after };
+        let taken = buckets.into_iter().map(|part| (part, taken));
         BucketSet::from_taken(taken.collect()).0
     }
 
@@ -132,19 +146,21 @@ mod tests {
     fn queues_on_the_same_names_with_other_quotas_are_kept_apart() {
         let mut index = QueueIndex::default();
         let [small, large] = [5, 7].map(|rate| set([bucket(1, rate)]));
-        index.insert(small.clone(), Arc::new("small"));
+        let queues = ["small", "large"].map(Arc::new);
+        index.insert(small.clone(), &queues[0]);
         assert!(index.get(&large).is_none());
-        index.insert(large.clone(), Arc::new("large"));
-        assert_eq!(index.get(&small).map(|queue| **queue), Some("small"));
-        assert_eq!(index.remove(&large).map(|queue| *queue), Some("large"));
-        assert_eq!((index.remove(&large), index.all().len()), (None, 1));
+        index.insert(large.clone(), &queues[1]);
+        assert_eq!(index.get(&small).map(|queue| *queue), Some("small"));
+        index.remove(&large, &queues[1]);
+        assert_eq!((index.get(&large), index.all().len()), (None, 1));
     }
 
     /// In two queues, the waiters of one would not get what the others give up.
     #[test]
     fn a_bucket_has_one_queue_whichever_way_its_numbers_are_written() {
         let mut index = QueueIndex::default();
-        index.insert(set([bucket(1, 5)]), Arc::new(()));
+        let queue = Arc::new(());
+        index.insert(set([bucket(1, 5)]), &queue);
         let limit = Limit::new("limit", Quota::token_bucket(5, HOUR).capacity(5).initial(5));
         let spelled = QueueBucket::new(Arc::new(limit), Key::from(1_u64), 0);
         assert!(index.get(&set([spelled])).is_some());
@@ -155,9 +171,10 @@ mod tests {
     fn the_queues_of_all_subsets_are_found_and_no_other() {
         let key = |nth: u32| bucket(u64::from(nth), 5);
         let mut index = QueueIndex::default();
-        for subset in 1_u32..1 << 7 {
-            let buckets = (0..7).filter(|nth| subset >> nth & 1 == 1).map(key);
-            index.insert(set(buckets), Arc::new(subset));
+        let queues: Vec<_> = (1_u32..1 << 7).map(Arc::new).collect();
+        for queue in &queues {
+            let buckets = (0..7).filter(|nth| **queue >> nth & 1 == 1).map(key);
+            index.insert(set(buckets), queue);
         }
         for asked in 1_u32..1 << 7 {
             let asked_for: Vec<_> = (0..7).filter(|nth| asked >> nth & 1 == 1).map(key).collect();
@@ -175,8 +192,24 @@ mod tests {
     fn the_memory_of_many_queues_is_given_back() {
         let mut index = QueueIndex::default();
         let sets: Vec<_> = (0..20_000).map(|key| set([bucket(key, 5)])).collect();
-        sets.iter().for_each(|set| index.insert(set.clone(), Arc::new(())));
-        sets.iter().for_each(|set| assert!(index.remove(set).is_some()));
+        let queues: Vec<_> = sets.iter().map(|_| Arc::new(0_u8)).collect();
+        let all = || sets.iter().zip(&queues);
+        all().for_each(|(set, queue)| index.insert(set.clone(), queue));
+        all().for_each(|(set, queue)| index.remove(set, queue));
         assert!(index.queues.capacity() <= 8 * MIN_CAPACITY);
+    }
+
+    /// The destructor of the first may come late.
+    #[test]
+    fn a_queue_that_is_dropped_does_not_remove_the_one_that_was_made_after_it() {
+        let mut index = QueueIndex::default();
+        let (buckets, first) = (set([bucket(1, 5)]), Arc::new(1));
+        index.insert(buckets.clone(), &first);
+        let first = Arc::into_inner(first).unwrap();
+        assert!(index.get(&buckets).is_none(), "it is being dropped");
+        let second = Arc::new(2);
+        index.insert(buckets.clone(), &second);
+        index.remove(&buckets, &first);
+        assert_eq!(index.get(&buckets), Some(second));
     }
 }

@@ -3,15 +3,16 @@
 use std::cmp::Reverse;
 use std::thread::ThreadId;
 
-use super::local_instant::LocalInstant;
-use super::unit_vec::{StateVec, UnitVec};
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
 use crate::algebra::{Bucket, State, Units};
 use crate::clock::Timestamp;
 
 /// The position of a slot among all slots of its queue: the order in which the buckets granted
 /// them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SlotKey {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SlotKey {
     at: Timestamp,
     /// The gain of all buckets that is left at that instant. Of two slots for the same instant, the
     /// one that was reserved later has less.
@@ -32,7 +33,7 @@ impl SlotKey {
     }
 
     /// The instant, by the store's clock.
-    pub(crate) const fn at(&self) -> Timestamp {
+    pub(super) const fn at(&self) -> Timestamp {
         self.at
     }
 }
@@ -47,7 +48,7 @@ pub(crate) struct StoreEvent {
     /// not tell which call it carried out first.
     pub(super) thread: Option<ThreadId>,
     /// When this process received the answer.
-    pub(super) heard: LocalInstant,
+    pub(super) heard: Instant,
 }
 
 impl StoreEvent {
@@ -61,32 +62,44 @@ impl StoreEvent {
     }
 }
 
-/// A slot: its position, and what was taken for it.
+/// A slot. One waiter can use it, the one that reserved it or another.
 #[derive(Clone, Debug)]
-pub(crate) struct TimeSlot {
+pub(super) struct TimeSlot {
     pub(super) key: SlotKey,
-    pub(super) grant: SlotGrant,
+    /// For each bucket of the queue, in the order of the set; nearly always one.
+    pub(super) taken: SmallVec<[Taken; 1]>,
+    pub(super) made: StoreEvent,
+}
+
+/// What a reservation took from one bucket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub(super) units: Units,
+    /// What the local store of a fallback has not paid of these.
+    pub(super) unpaid: Units,
+    /// What the bucket held after the reservation.
+    pub(super) after: State,
 }
 
 impl TimeSlot {
     pub(super) const fn creation_key(&self) -> CreationKey {
-        (self.grant.made.at, self.key)
+        (self.made.at, self.key)
+    }
+
+    pub(super) fn cost(&self) -> Cost {
+        self.taken.iter().map(|taken| taken.units).collect()
+    }
+
+    /// Whether a waiter of this cost can use it. A cost of zero would swallow a whole slot.
+    pub(super) fn fits(&self, cost: &Cost) -> bool {
+        let mut parts = self.taken.iter().zip(cost);
+        parts.all(|(taken, units)| *units <= taken.units) && cost.iter().any(|&units| units > 0)
     }
 }
+
+/// The units that work takes from each bucket of its queue, in the order of the set.
+pub(super) type Cost = SmallVec<[Units; 1]>;
 
 /// Sorts slots by when they were reserved. Of those that were reserved in the same microsecond, the
 /// later one is for a later instant.
 pub(super) type CreationKey = (Timestamp, SlotKey);
-
-/// What the store took for a slot. One waiter can use it, the one that reserved it or another.
-#[derive(Clone, Debug)]
-pub(crate) struct SlotGrant {
-    /// The units that the reservation took. It stays what it was when a cheaper waiter uses the
-    /// slot, so that an undo returns all of it.
-    pub(super) taken: UnitVec,
-    /// What the local store of a fallback has not paid of it.
-    pub(super) unpaid: UnitVec,
-    /// What the buckets held after the reservation.
-    pub(super) after: StateVec,
-    pub(super) made: StoreEvent,
-}

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::registry::SharedQueue;
 use super::time_slot::TimeSlot;
@@ -30,8 +31,6 @@ use crate::limiter::detached::DetachOnDrop;
 impl SharedQueue {
     /// Undoes the free slots that no process has charged the bucket after, the newest first. Then
     /// tries the slots of other queues on the same buckets, which may be the next ones.
-    ///
-    /// Forgets the queue if it has neither a waiter nor a held slot.
     pub(super) fn undo_free_slots(self: &Arc<Self>) {
         if self.undo_own_slots() == UndoResult::Undone {
             self.retry_others();
@@ -75,19 +74,19 @@ impl SharedQueue {
     /// Undoes free slots of this queue, and registers it to be tried again if some are left.
     fn undo_own_slots(self: &Arc<Self>) -> UndoResult {
         let mut result = UndoResult::Nothing;
-        while let Some(slot) = self.with(|waiters, wakers| waiters.next_to_undo(self.now(), wakers))
-        {
+        while let Some(slot) = self.with(|waiters, _| waiters.next_to_undo()) {
             // The slot is out of the queue, and its `free` allows no other undo until this one is
             // recorded. So the queue need not be locked while the store is asked.
             // Read before `expected`. A return that ends in between is counted exactly there, and
             // at worst the slot is tried once more than needed; in the other order, a false refusal
             // could look like a final one.
-            let over_counted = self.has_pending_return();
+            let over_counted = self.ledgers.iter().any(|ledger| ledger.has_pending_return());
             let Some(expected) = self.expected(&slot) else {
-                self.with(|waiters, wakers| waiters.record_refusal(slot, self.now(), wakers));
+                let now = Instant::now();
+                self.with(|waiters, wakers| waiters.record_refusal(slot, now, wakers));
                 continue;
             };
-            let (taken, unpaid) = (slot.grant.taken.clone(), slot.grant.unpaid.clone());
+            let taken = slot.taken.clone();
             let has_other_left = Arc::new(AtomicBool::new(false));
             // Made before the store is asked, which may panic.
             let undo = PendingUndo {
@@ -97,10 +96,10 @@ impl SharedQueue {
                 has_other_left: Arc::clone(&has_other_left),
             };
             let mut adjustments = SmallVec::<[Adjustment<'_>; 2]>::new();
-            let parts = self.buckets().parts().iter().zip(taken.as_slice()).zip(unpaid.as_slice());
-            for (((part, &units), &unpaid), after) in parts.zip(expected) {
-                let undo = Adjustment::undo(part.id(), part.bucket(), units, after);
-                adjustments.push(undo.with_unpaid(unpaid));
+            let parts = self.buckets().parts().iter().zip(&taken);
+            for ((part, taken), after) in parts.zip(expected) {
+                let undo = Adjustment::undo(part.id(), part.bucket(), taken.units, after);
+                adjustments.push(undo.with_unpaid(taken.unpaid));
             }
             match self.backend.adjust(&adjustments) {
                 Answer::Ready(answer) => {
@@ -119,52 +118,38 @@ impl SharedQueue {
                         queue.undo_free_slots();
                     });
                     if !has_other_left.swap(true, Ordering::AcqRel) {
-                        // The task above goes on with the next slot, and forgets the queue in the
-                        // end.
+                        // The task above goes on with the next slot.
                         return UndoResult::Asked;
                     }
                     // There is no task: it was dropped at once.
                 }
             }
         }
-        if let Some(made) = self.with(|waiters, _| waiters.free.newest()) {
-            for ledger in &self.ledgers {
-                // After the queue is unlocked: a ledger and a queue are never locked at once.
-                ledger.retries().keep(made, self);
-            }
-            if result == UndoResult::Nothing {
-                result = UndoResult::Kept;
-            }
-        }
-        // A request may enter between this check and `forget`, which checks again under the lock of
-        // the registry.
-        if !self.with(|waiters, _| waiters.free.waits_for_return())
-            && self.is_empty()
-            && let Some(registry) = self.registry.upgrade()
-        {
-            let has_slots = self.with(|waiters, _| waiters.free.newest().is_some());
-            let forgotten = match has_slots {
-                true => registry.retention.keep(self),
-                false => Some(Arc::clone(self)),
-            };
-            if let Some(forgotten) = forgotten {
-                registry.forget(&forgotten);
-            }
+        if self.keep_for_retry() && result == UndoResult::Nothing {
+            result = UndoResult::Kept;
         }
         result
     }
 
-    /// Whether the store was asked to return something to these buckets and has not answered.
-    fn has_pending_return(&self) -> bool {
-        self.ledgers.iter().any(|ledger| ledger.has_pending_return())
-    }
-
-    /// Tries a refused slot again after a return was answered. The store may have refused only
-    /// because it had not carried out that return yet.
-    pub(super) fn retry_after_return(self: &Arc<Self>) {
-        if self.with(|waiters, _| waiters.free.waits_for_return()) {
-            self.retry_undo();
+    /// Notes the newest free slot in the ledgers. Returns whether there is one.
+    fn keep_for_retry(self: &Arc<Self>) -> bool {
+        let (newest, before) = self.with(|waiters, _| {
+            let newest = waiters.free.newest();
+            (newest, std::mem::replace(&mut waiters.free.kept_by, newest))
+        });
+        // After the queue is unlocked: a ledger and a queue are never locked at once.
+        for ledger in &self.ledgers {
+            let mut retries = ledger.retries();
+            // A queue that stayed under its old slot as well would be tried twice, and would take
+            // the place of another one.
+            if let Some(before) = before {
+                retries.forget(before);
+            }
+            if let Some(newest) = newest {
+                retries.keep(newest, self);
+            }
         }
+        newest.is_some()
     }
 
     /// Tries the refused slots again, since the buckets have changed.
@@ -177,9 +162,9 @@ impl SharedQueue {
     /// what this process has returned since. `None` if that is no longer known.
     fn expected(&self, slot: &TimeSlot) -> Option<SmallVec<[State; 2]>> {
         let parts = self.buckets().parts().iter().zip(&self.ledgers);
-        let states = parts.zip(slot.grant.after.as_slice()).map(|((part, ledger), after)| {
-            let returned = ledger.returned_since(&slot.grant.made)?;
-            Some(part.bucket().with_returned(*after, returned))
+        let states = parts.zip(&slot.taken).map(|((part, ledger), taken)| {
+            let returned = ledger.returned_since(&slot.made)?;
+            Some(part.bucket().with_returned(taken.after, returned))
         });
         states.collect()
     }
@@ -218,19 +203,15 @@ impl PendingUndo {
         let Some(slot) = self.slot.take() else { return false };
         let is_refused = answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
         if is_refused {
-            let is_awaited = self.queue.with(|waiters, wakers| {
-                waiters.record_refusal(slot, self.queue.now(), wakers);
-                self.over_counted && waiters.free.retry_on_return()
+            let queue = &self.queue;
+            let is_awaited = queue.with(|waiters, wakers| {
+                waiters.record_refusal(slot, Instant::now(), wakers);
+                self.over_counted && waiters.free.awaits_return()
             });
-            // Checked after the queue is registered: a return that was answered before that has
-            // tried nothing.
-            if is_awaited {
-                for ledger in &self.queue.ledgers {
-                    ledger.retries().await_return(&self.queue);
-                }
-                if !self.queue.has_pending_return() {
-                    self.queue.with(|waiters, _| waiters.free.retry());
-                }
+            // The store may have refused only because it had not carried out a return yet.
+            let awaiting = queue.ledgers.iter().map(|ledger| ledger.await_return(queue));
+            if is_awaited && !awaiting.fold(false, |any, one| any | one) {
+                queue.with(|waiters, _| waiters.free.retry());
             }
             return false;
         }
@@ -245,8 +226,7 @@ impl PendingUndo {
 impl Drop for PendingUndo {
     fn drop(&mut self) {
         if self.slot.take().is_some() {
-            // Without this, `undoing` would stay set, and the queue would undo nothing more and
-            // never be forgotten.
+            // Without this, `is_undoing` would stay set, and the queue would undo nothing more.
             self.queue.with(|waiters, _| waiters.free.record_undone());
             if self.has_other_left.swap(true, Ordering::AcqRel) {
                 self.queue.undo_free_slots();
