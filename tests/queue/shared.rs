@@ -499,7 +499,9 @@ async fn share_used(seed: u64, costs: u64, all_at_once: bool) -> [u64; 2] {
     let mut tasks = Vec::new();
     let leave = |tasks: &mut Vec<JoinHandle<()>>, dice: &mut Dice| {
         tasks.retain(|task| !task.is_finished());
-        tasks.swap_remove(dice.nth(tasks)).abort();
+        if !tasks.is_empty() {
+            tasks.swap_remove(dice.nth(tasks)).abort();
+        }
     };
     for _ in 0..600 {
         if !all_at_once {
