@@ -4,13 +4,12 @@ use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
-
 use super::action::{Action, EventualAction, Shadow};
 use super::ledger::RequestLedger;
 use super::plan::Plan;
 use super::planned_rule::PlannedRule;
-use crate::limiter::{Asked, Asking, Decided, DecisionSource, OnFailure, Refused};
+use crate::backend::Answer;
+use crate::limiter::{Asked, Asking, Decided, DecisionSource, DetachOnDrop, OnFailure, Refused};
 
 /// The rest of some shadows, whose store has not answered at once.
 type PendingShadows = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -97,10 +96,12 @@ pub(super) fn charge_beside(
     ledger: Option<&Arc<RequestLedger>>,
     shadows: Vec<Shadow>,
 ) {
-    if let Some(rest) = charge(plan, ledger, shadows)
-        && let Ok(runtime) = Handle::try_current()
-    {
-        runtime.spawn(rest);
+    if let Some(rest) = charge(plan, ledger, shadows) {
+        let charging = async move {
+            rest.await;
+            Ok(())
+        };
+        drop(DetachOnDrop::new(Answer::pending(charging)));
     }
 }
 

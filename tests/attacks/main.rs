@@ -3,7 +3,7 @@
 #![cfg(all(feature = "memory", feature = "axum"))]
 
 mod connections;
-#[cfg(feature = "tower-sessions")]
+#[cfg(feature = "credentials")]
 mod cookies;
 #[cfg(feature = "credentials")]
 mod http;

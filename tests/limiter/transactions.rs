@@ -685,9 +685,9 @@ async fn a_slot_goes_to_a_waiter_that_fits_into_it_in_every_bucket() {
     let mut smaller = waiter(pair(&limiter, [1, 1], false));
     assert_eq!(owed(&limiter), [12.0, 11.0, 0.0]);
     drop(first);
-    // The small waiter gets the slot at 6 s. Its own slot at 20 s goes to the smaller one, and the
-    // last slot is undone.
-    assert_eq!(owed(&limiter), [11.0, 10.0, 0.0]);
+    // No other costs the same, so the slot is on offer until its instant at 6 s. Then the small waiter
+    // gets it, and its own slot at 20 s goes to the smaller one.
+    assert_eq!(owed(&limiter), [12.0, 11.0, 0.0]);
     for (at, waiter) in
         [(6, &mut small), (8, &mut much_of_one), (16, &mut much_of_the_other), (20, &mut smaller)]
     {
