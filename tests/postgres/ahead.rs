@@ -3,11 +3,24 @@
 use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls, Row};
-use tollgate::RateLimiter;
 use tollgate::backend::Postgres;
+use tollgate::{Limit, RateLimiter};
 use tollgate_testing::ahead::{self, Rows};
 use tollgate_testing::postgres::Server;
 use tollgate_testing::traffic::wait_until;
+
+#[cfg(feature = "calendar")]
+static CALENDARS: [Limit; 2] = {
+    use tollgate::Quota;
+    use tollgate::quota::Calendar;
+    [
+        Limit::new("midnight", Quota::calendar(10, Calendar::daily())),
+        Limit::new("monthly", Quota::calendar(10, Calendar::monthly())),
+    ]
+};
+
+#[cfg(not(feature = "calendar"))]
+static CALENDARS: [Limit; 0] = [];
 
 /// The table of a schema of its own.
 struct Table {
@@ -44,6 +57,8 @@ fn of(key: &str) -> String {
 const NUMBERS: &str = "ARRAY[value, ts, gain, token, capacity, step]::bigint[]";
 
 impl Rows for Table {
+    const CALENDARS: &'static [Limit] = &CALENDARS;
+
     async fn move_ahead(&self, key: &str, micros: i64) {
         self.run(&format!("UPDATE buckets SET ts = ts + {micros} WHERE {} RETURNING 1", of(key)))
             .await;

@@ -7,6 +7,18 @@ use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter};
 use tollgate_testing::ahead::{self, Rows};
 use tollgate_testing::redis::Server;
 
+#[cfg(feature = "calendar")]
+static CALENDARS: [Limit; 2] = {
+    use tollgate::quota::Calendar;
+    [
+        Limit::new("midnight", Quota::calendar(10, Calendar::daily())),
+        Limit::new("monthly", Quota::calendar(10, Calendar::monthly())),
+    ]
+};
+
+#[cfg(not(feature = "calendar"))]
+static CALENDARS: [Limit; 0] = [];
+
 fn limiter(server: &Server, cold_start: ColdStart) -> RateLimiter {
     let redis = Redis::at(server.url()).deadline(Duration::from_secs(10)).cold_start(cold_start);
     RateLimiter::new(redis.connect_lazily().unwrap())
@@ -23,6 +35,8 @@ fn name(server: &Server, key: &str) -> String {
 struct Keys(Server);
 
 impl Rows for Keys {
+    const CALENDARS: &'static [Limit] = &CALENDARS;
+
     async fn move_ahead(&self, key: &str, micros: i64) {
         let name = name(&self.0, key);
         let mut value = self.0.command(&["GET", &name]).bytes().to_vec();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::quota::{Calendar, days};
+use tollgate::quota::days;
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimited, RateLimiter, SECOND, Timestamp};
 
 use crate::traffic::wait_until;
@@ -11,7 +11,7 @@ use crate::traffic::wait_until;
 const YEARS: Duration = days(3_650);
 
 /// All kinds of buckets. They gain nothing that counts while a test runs.
-static LIMITS: [Limit; 9] = [
+static LIMITS: [Limit; 7] = [
     Limit::new("bucket", Quota::token_bucket(10, HOUR)),
     Limit::new("coarse", Quota::token_bucket(4_999, days(30))),
     Limit::new("initial", Quota::token_bucket(10, HOUR).capacity(20).initial(5)),
@@ -19,12 +19,10 @@ static LIMITS: [Limit; 9] = [
     Limit::new("first", Quota::fixed_window(10, DAY).from_first_use()),
     Limit::new("daily", Quota::fixed_window(10, DAY).start(Timestamp::UNIX_EPOCH)),
     Limit::new("saves", Quota::fixed_window(10, DAY).start(Timestamp::UNIX_EPOCH).capacity(30)),
-    Limit::new("midnight", Quota::calendar(10, Calendar::daily())),
-    Limit::new("monthly", Quota::calendar(10, Calendar::monthly())),
 ];
 
-/// The windows of these begin at the same instants for all keys.
-const TOLD_ALIKE: [&str; 4] = ["daily", "saves", "midnight", "monthly"];
+/// The windows of these, and of calendars, begin at the same instants for all keys.
+const TOLD_ALIKE: [&str; 2] = ["daily", "saves"];
 
 static OTHER: Limit = Limit::new("other", Quota::token_bucket(1_000_000, DAY));
 static QUICK: Limit = Limit::new("quick", Quota::token_bucket(2, SECOND).capacity(20));
@@ -32,6 +30,9 @@ static QUICK: Limit = Limit::new("quick", Quota::token_bucket(2, SECOND).capacit
 /// Rows of a store, as a program sees them that knows its form.
 #[expect(async_fn_in_trait, reason = "a test awaits them where it runs")]
 pub trait Rows {
+    /// Limits by a calendar, which is a feature.
+    const CALENDARS: &'static [Limit];
+
     /// Adds to the time of the row of this key, in microseconds. The row is kept as long as
     /// one would be that was written then.
     async fn move_ahead(&self, key: &str, micros: i64);
@@ -41,6 +42,10 @@ pub trait Rows {
 
     /// The time by the clock of the store.
     async fn now(&self) -> i64;
+}
+
+fn all<R: Rows>(_: &R) -> impl Iterator<Item = &'static Limit> + use<R> {
+    LIMITS.iter().chain(R::CALENDARS)
 }
 
 fn micros(time: Duration) -> i64 {
@@ -68,11 +73,11 @@ async fn empty(limiter: &RateLimiter, limit: &Limit, key: &str) {
 }
 
 /// An empty bucket of a time years ahead gains from the first call on, whatever that call is.
-pub async fn a_bucket_of_a_time_years_ahead_gains_from_now_on(
+pub async fn a_bucket_of_a_time_years_ahead_gains_from_now_on<R: Rows>(
     limiter: &RateLimiter,
-    rows: &impl Rows,
+    rows: &R,
 ) {
-    for limit in &LIMITS {
+    for limit in all(rows) {
         let name = limit.name();
         for first_call in 0..5 {
             let key = format!("{name}-{first_call}");
@@ -107,7 +112,7 @@ pub async fn a_bucket_of_a_time_years_ahead_gains_from_now_on(
             );
             // It gains while it is not asked.
             assert_eq!(told(limiter, limit, &key).await.0, until, "{key}");
-            if TOLD_ALIKE.contains(&name) {
+            if TOLD_ALIKE.contains(&name) || R::CALENDARS.contains(limit) {
                 let twin = format!("twin-{key}");
                 empty(limiter, limit, &twin).await;
                 if first_call == 3 {
@@ -124,7 +129,7 @@ pub async fn a_bucket_of_a_time_years_ahead_gains_from_now_on(
 
 /// What a bucket holds, and how much it is used, does not change.
 pub async fn what_was_used_stays_used(limiter: &RateLimiter, rows: &impl Rows) {
-    for limit in &LIMITS {
+    for limit in all(rows) {
         let key = format!("used-{}", limit.name());
         drop(limiter.limit(limit).key(&*key).cost(3).await.unwrap());
         let held = limiter.peek(limit).key(&*key).await.unwrap().remaining();
@@ -137,7 +142,7 @@ pub async fn what_was_used_stays_used(limiter: &RateLimiter, rows: &impl Rows) {
 /// Blocks and debts keep their word, however far ahead they are, and so does a time that a server
 /// can have left whose clock is an hour ahead at most.
 pub async fn blocks_debts_and_times_a_little_ahead_stay(limiter: &RateLimiter, rows: &impl Rows) {
-    for limit in &LIMITS {
+    for limit in all(rows) {
         let name = limit.name();
         let [blocked, owing, near] =
             ["blocked", "owing", "near"].map(|kind| format!("{kind}-{name}"));
