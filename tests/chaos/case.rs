@@ -70,7 +70,8 @@ struct Healthy {
     took: [Vec<Duration>; OVER],
     /// How often each key was admitted, and how often there was an error.
     keys: BTreeMap<usize, [u64; 2]>,
-    errors: Vec<String>,
+    /// Whether it is an outage, and its text.
+    errors: Vec<(bool, String)>,
 }
 
 /// The answers about what is sick.
@@ -122,10 +123,10 @@ impl Case {
         let asked = asked.take();
         let mut broken = Vec::from_iter(asked.beyond_the_policy(sick, lasted));
         broken.extend(seen.lost_or_minted(&place.limiter).await);
-        // A store that is full is sick for all that has to be stored.
-        if sick != Sick::Full {
-            broken.extend(seen.errors.iter().map(|error| format!("a healthy key got {error}")));
-        }
+        // A store that is full is sick for all that has to be stored, and says so: clients fill it, so it
+        // is no outage.
+        let wrong = seen.errors.iter().filter(|(is_outage, _)| *is_outage || sick != Sick::Full);
+        broken.extend(wrong.map(|(_, error)| format!("a healthy key got {error}")));
         Self { healthy: seen, sick: asked, broken }
     }
 
@@ -190,7 +191,7 @@ async fn ask_for_healthy(
             Ok(()) => told[0] += 1,
             Err(error) => {
                 told[1] += 1;
-                seen.errors.push(chain(&error));
+                seen.errors.push((error.is_outage(), chain(&error)));
             }
         }
         sleep(Duration::from_millis(4)).await;
