@@ -6,7 +6,6 @@ use std::fs;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -50,9 +49,6 @@ pub(super) type BucketChanges = HashMap<String, Option<BucketRecord>>;
 pub(super) struct BucketFile {
     path: PathBuf,
     state: RwLock<FileState>,
-    /// Whether the disk was full when something was last stored. The database then names an earlier
-    /// error, or none, until it is opened again.
-    was_full: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -113,7 +109,7 @@ impl BucketFile {
     /// Opens the file, or creates it.
     pub(super) fn open(path: &Path) -> Result<Self, BackendError> {
         let state = RwLock::new(FileState::Open(open_database(path)?));
-        Ok(Self { path: path.to_owned(), state, was_full: AtomicBool::new(false) })
+        Ok(Self { path: path.to_owned(), state })
     }
 
     /// The buckets as they are now.
@@ -160,9 +156,7 @@ impl BucketFile {
             time.insert((), now.as_micros()).map_err(failure)?;
             drop(time);
             transaction.commit().map_err(failure)
-        })?;
-        self.was_full.store(false, Ordering::Relaxed);
-        Ok(())
+        })
     }
 
     /// Closes the database after a failure, so that the next use opens and repairs it.
@@ -173,20 +167,6 @@ impl BucketFile {
 
     /// Uses the database, which is opened again if it was closed.
     fn with<T>(
-        &self,
-        work: impl FnOnce(&Database) -> Result<T, BackendError>,
-    ) -> Result<T, BackendError> {
-        self.with_open(work).map_err(|error| {
-            if error.is_full() {
-                self.was_full.store(true, Ordering::Relaxed);
-            } else if error.is_outage() && self.was_full.load(Ordering::Relaxed) {
-                return BackendError::full(NAME, error);
-            }
-            error
-        })
-    }
-
-    fn with_open<T>(
         &self,
         work: impl FnOnce(&Database) -> Result<T, BackendError>,
     ) -> Result<T, BackendError> {
@@ -347,6 +327,9 @@ pub(super) fn failure(error: impl Into<redb::Error>) -> BackendError {
             );
             BackendError::misconfigured(NAME, wrong)
         }
+        // Of an error before this one, which says by itself whether it is an outage. The file is opened
+        // again then.
+        redb::Error::PreviousIo | redb::Error::DatabaseClosed => BackendError::contended(NAME, 1),
         other => BackendError::unavailable(NAME, Box::<dyn Error + Send + Sync>::from(other)),
     }
 }
