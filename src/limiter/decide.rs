@@ -1,8 +1,7 @@
-//! The decision about what a request demands, for everybody who asks: calls, reservations, layers,
-//! shadows, and charges on top of others.
+//! The decision about what calls, reservations, layers, shadows and extra charges demand.
 //!
-//! Switching off, the policy for failures, the count of outages and the observers are handled here,
-//! and nowhere else. One bucket in memory is decided [beside it](super::lone_bucket).
+//! Switching off, the policy for failures, the count of outages and the observers are handled here.
+//! One bucket in memory is decided by a [twin](super::lone_bucket).
 
 use std::borrow::Borrow;
 use std::sync::Arc;

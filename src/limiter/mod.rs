@@ -146,11 +146,11 @@
 //!
 //! # Design
 //!
-//! A call names limits, keys and costs: a list of `Demand`. Whoever has such a list, a call, a
-//! reservation, a layer, a shadow, asks `decide` for a `Decided` and matches it. There, and nowhere
-//! else, the store is asked, observers are told, and a store that fails is counted and its policy
-//! applied. Only a `CompleteAnswer` makes grants, refusals and levels. One bucket in memory is decided
-//! without a list, by the twin in `lone_bucket`.
+//! A call names limits, keys and costs: a list of `Demand`. Calls, reservations, layers and shadows
+//! hand such a list to `decide`, and match the `Decided` that comes back. `decide` alone asks the
+//! store, tells observers, counts failures and applies their policy. Only a `CompleteAnswer` makes
+//! grants, refusals and levels. One bucket in memory is decided without a list, by the twin in
+//! `lone_bucket`.
 
 mod calls;
 mod complete_answer;

@@ -307,6 +307,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::time_slot::SlotKey;
     use super::*;
     use crate::backend::Key;
 
@@ -330,5 +331,45 @@ mod tests {
         };
         assert_eq!(returned(MAX_DELAY), vec![5; keys.len()]);
         assert_eq!(returned(MAX_DELAY + Duration::from_micros(1)), vec![0; keys.len()]);
+    }
+
+    fn made(number: u64) -> CreationKey {
+        let at = Timestamp::UNIX_EPOCH;
+        (at, SlotKey::new(std::iter::empty(), at, number))
+    }
+
+    #[test]
+    fn the_queue_with_the_newest_free_slot_is_tried_first() {
+        let mut retries = Retries::default();
+        let queues: Vec<_> = (0..5_u64).map(Arc::new).collect();
+        for nth in [1, 3, 0, 2, 4] {
+            retries.keep(made(*queues[nth]), &queues[nth]);
+        }
+        retries.forget(made(3));
+        let queues: Vec<_> = queues.into_iter().filter(|queue| **queue != 1).collect();
+        let taken: Vec<_> = std::iter::from_fn(|| retries.take_newest()).collect();
+        let taken: Vec<_> = taken.into_iter().map(|(newest, queue)| (newest, *queue)).collect();
+        assert_eq!(taken, [(made(4), 4), (made(2), 2), (made(0), 0)], "1 was dropped");
+        drop(queues);
+    }
+
+    #[test]
+    fn the_queues_that_are_remembered_have_a_bound() {
+        let ledgers = Ledgers::default();
+        let ledger = ledgers.get(BucketId::new("limit", &Key::GLOBAL));
+        let queues: Vec<_> = (0..5_000_u64).map(Arc::new).collect();
+        for queue in &queues {
+            ledger.retries().keep(made(**queue), queue);
+            assert!(!ledger.await_return(queue), "no return is pending");
+        }
+        assert!(ledger.retries().take_awaiting().is_empty());
+        ledger.begin_return(1);
+        for queue in queues.iter().flat_map(|queue| [queue; 2]) {
+            assert!(ledger.await_return(queue));
+        }
+        let awaiting = ledger.retries().take_awaiting();
+        assert_eq!(awaiting, queues[..MAX_AWAITING], "each once");
+        let kept = std::iter::from_fn(|| ledger.retries().take_newest().map(|(_, queue)| *queue));
+        assert!(kept.eq((5_000 - MAX_KEPT as u64..5_000).rev()), "the newest");
     }
 }
