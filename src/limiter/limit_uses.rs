@@ -184,12 +184,14 @@ impl LimitUses {
     #[cold]
     pub(crate) fn note_unfit(&self, error: &RateLimited) {
         let Some((limit, terms)) = error.unfit() else { return };
-        if limit.is_too_large(1, terms) {
-            return self.log_refuses_all(limit, error);
+        let refuses_all = limit.is_too_large(1, terms);
+        if refuses_all {
+            self.log_refuses_all(limit, error);
         }
         // Not beside a line about all requests: its layer has been told of.
         #[cfg(feature = "tracing")]
-        if !self.logged.has(LimitMistake::RefusesAll, limit.name())
+        if !refuses_all
+            && !self.logged.has(LimitMistake::RefusesAll, limit.name())
             && self.logged.is_first(LimitMistake::LargeCost, limit.name())
         {
             let hint = "a request costs more than its limit can ever grant (logged once)";

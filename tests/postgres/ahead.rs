@@ -9,18 +9,7 @@ use tollgate_testing::ahead::{self, Rows};
 use tollgate_testing::postgres::Server;
 use tollgate_testing::traffic::wait_until;
 
-#[cfg(feature = "calendar")]
-static CALENDARS: [Limit; 2] = {
-    use tollgate::Quota;
-    use tollgate::quota::Calendar;
-    [
-        Limit::new("midnight", Quota::calendar(10, Calendar::daily())),
-        Limit::new("monthly", Quota::calendar(10, Calendar::monthly())),
-    ]
-};
-
-#[cfg(not(feature = "calendar"))]
-static CALENDARS: [Limit; 0] = [];
+tollgate_testing::calendars!();
 
 /// The table of a schema of its own.
 struct Table {

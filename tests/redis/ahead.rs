@@ -7,17 +7,7 @@ use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter};
 use tollgate_testing::ahead::{self, Rows};
 use tollgate_testing::redis::Server;
 
-#[cfg(feature = "calendar")]
-static CALENDARS: [Limit; 2] = {
-    use tollgate::quota::Calendar;
-    [
-        Limit::new("midnight", Quota::calendar(10, Calendar::daily())),
-        Limit::new("monthly", Quota::calendar(10, Calendar::monthly())),
-    ]
-};
-
-#[cfg(not(feature = "calendar"))]
-static CALENDARS: [Limit; 0] = [];
+tollgate_testing::calendars!();
 
 fn limiter(server: &Server, cold_start: ColdStart) -> RateLimiter {
     let redis = Redis::at(server.url()).deadline(Duration::from_secs(10)).cold_start(cold_start);

@@ -21,6 +21,26 @@ static LIMITS: [Limit; 7] = [
     Limit::new("saves", Quota::fixed_window(10, DAY).start(Timestamp::UNIX_EPOCH).capacity(30)),
 ];
 
+/// Makes `CALENDARS`, the limits by a calendar, in a test that has the feature or not. They cannot stand
+/// here, as this crate is built without it.
+#[macro_export]
+macro_rules! calendars {
+    () => {
+        #[cfg(feature = "calendar")]
+        static CALENDARS: [Limit; 2] = {
+            use tollgate::Quota;
+            use tollgate::quota::Calendar;
+            [
+                Limit::new("midnight", Quota::calendar(10, Calendar::daily())),
+                Limit::new("monthly", Quota::calendar(10, Calendar::monthly())),
+            ]
+        };
+
+        #[cfg(not(feature = "calendar"))]
+        static CALENDARS: [Limit; 0] = [];
+    };
+}
+
 /// The windows of these, and of calendars, begin at the same instants for all keys.
 const TOLD_ALIKE: [&str; 2] = ["daily", "saves"];
 
