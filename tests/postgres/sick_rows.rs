@@ -32,10 +32,7 @@ impl Place {
 
     async fn with_deadline(deadline: Duration) -> Self {
         let server = Server::shared();
-        let (role, schema) = (server.unused_name(), server.unused_name());
-        server.query(&format!(
-            "CREATE ROLE {role} LOGIN; GRANT CREATE ON DATABASE postgres TO {role}"
-        ));
+        let (role, schema) = (server.new_role(), server.unused_name());
         let settings = server.settings().replace("user=app", &format!("user={role}"));
         let store = Postgres::at(&settings).schema(&schema).deadline(deadline);
         let store = store.connect().await.unwrap();

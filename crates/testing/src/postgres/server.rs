@@ -230,6 +230,19 @@ impl Server {
         format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// A new role that may create schemas and log in.
+    ///
+    /// One at a time: a grant on a database changes its only row, and fails beside another.
+    #[track_caller]
+    pub fn new_role(&self) -> String {
+        let role = self.unused_name();
+        self.query(&format!(
+            "SELECT pg_advisory_xact_lock(1); CREATE ROLE {role} LOGIN; \
+             GRANT CREATE ON DATABASE postgres TO {role}"
+        ));
+        role
+    }
+
     /// The arguments of `psql` for this server.
     pub fn psql(&self) -> Command {
         let mut psql = Command::new(programs::directory().join("psql"));
