@@ -89,6 +89,8 @@ fn a_log_that_reads_no_sources_has_the_cause() {
     let fields = debug_fn(|writer, field, value| write!(writer, "[{field}: {value:?}]"));
     let subscriber =
         tracing_subscriber::fmt().with_ansi(false).fmt_fields(fields).with_writer(|| Log).finish();
+    // With one for all threads beside it, no thread without a subscriber switches an event off.
+    super::lines::log_of(|| ());
     let error = tracing::subscriber::with_default(subscriber, || {
         at_once(limiter.limit(&LOGIN)).unwrap_err()
     });
