@@ -86,8 +86,6 @@
 //! | `uuid` | [`Key`] from the `Uuid` of the crate `uuid` | no |
 //! | `conformance` | a test suite for a store of your own, `backend::conformance` | no |
 //! | `serde` | [`Quota`] and [`Limit`] in configuration files, [`Snapshot`] as JSON | no |
-//! | `config` | limits by name from a file, in TOML or JSON: `config::Config` | no |
-//! | `config-yaml` | the same in YAML | no |
 
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]
@@ -113,16 +111,16 @@ pub mod _guide;
 pub mod algebra;
 pub mod backend;
 pub mod clock;
-#[cfg(feature = "config")]
-pub mod config;
 #[cfg(feature = "middleware")]
 pub mod fields;
 #[cfg(feature = "middleware")]
 pub mod key;
+#[doc(hidden)]
+pub mod kit;
 // What the limiter offers to the rooms above is unused where they are left out. The build with all
 // features still finds what nothing uses.
 #[cfg_attr(
-    not(all(feature = "memory", feature = "axum", feature = "config", feature = "retry")),
+    not(all(feature = "memory", feature = "axum", feature = "retry")),
     allow(dead_code, unused_imports)
 )]
 pub mod limiter;
@@ -132,8 +130,6 @@ pub mod middleware;
 pub mod observe;
 #[cfg(feature = "pacing")]
 pub mod pacing;
-// `config` reads periods as a quota does.
-#[cfg_attr(not(feature = "config"), allow(unused_imports))]
 pub mod quota;
 #[cfg(feature = "retry")]
 pub mod retry;

@@ -24,7 +24,8 @@
 //! * [Observing][observing]: metrics, traces, and what limits do.
 //! * [Performance][performance]: what a limit costs.
 //! * [Security][security]: what an attacker can do, and which keys are safe for what.
-//! * [Limits from a file][configuration]: numbers, keys and queues that an operator sets, and changes.
+//! * [Limits from a file][configuration], in the crate `tollgate-config`: numbers, keys and queues that
+//!   an operator sets, and changes.
 //! * [Testing][testing]: clocks, addresses and real servers in tests.
 //! * [Write your own backend][write-your-own-backend]: buckets in another database, and its tests.
 //! * [Recipes][recipes]: a dozen lines each, from a key in the body to a daily quota.
@@ -79,13 +80,11 @@ pages! {
     observing: "observing.md",
     performance: "performance.md",
     security: "security.md",
-    #[cfg(feature = "config")]
-    configuration: "configuration.md",
     #[cfg(feature = "redis")]
     testing: "testing.md",
     #[cfg(all(feature = "conformance", feature = "redis"))]
     write_your_own_backend: "write-your-own-backend.md",
-    #[cfg(any(not(doctest), all(feature = "admin", feature = "config", feature = "credentials")))]
+    #[cfg(any(not(doctest), all(feature = "admin", feature = "credentials")))]
     recipes: "recipes.md",
     migrating: "migrating.md",
 }

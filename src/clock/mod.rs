@@ -53,7 +53,8 @@ pub(crate) use self::machine::machine_time;
 use self::machine::{Followed, Machine, Nanos};
 #[cfg(feature = "quanta")]
 use self::processor::Processor;
-pub(crate) use self::text::excerpt;
+#[doc(hidden)]
+pub use self::text::excerpt;
 pub use self::timestamp::{Timestamp, TimestampError};
 
 /// A source of time for a store in this process.

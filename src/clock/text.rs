@@ -72,7 +72,8 @@ fn parse(text: &str) -> Option<Timestamp> {
 }
 
 /// The first characters of what was given, on one line: enough to recognise it, and no more.
-pub(crate) fn excerpt(text: &str) -> Box<str> {
+#[must_use]
+pub fn excerpt(text: &str) -> Box<str> {
     const SHOWN: usize = 60;
     let mut shown = String::new();
     for c in text.chars().take(SHOWN) {

@@ -158,7 +158,9 @@ impl Dialects {
     }
 
     /// Whether two of the dialects have fields with the same names and different contents.
-    pub(crate) const fn has_conflict(self) -> bool {
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn has_conflict(self) -> bool {
         self.draft_11 && self.draft_7
     }
 

@@ -61,8 +61,10 @@ pub fn cookie(name: &str) -> Cookie {
 }
 
 impl Cookie {
-    /// An extractor of the cookie of this name; `None` if no cookie can have it.
-    pub(crate) fn try_new(name: &str) -> Option<Self> {
+    /// Makes an extractor of the cookie of a name that is only known at run time; `None` if no cookie
+    /// can have it.
+    #[must_use]
+    pub fn try_new(name: &str) -> Option<Self> {
         let is_in = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let is_name = !name.is_empty() && name.bytes().all(is_in);
         is_name.then(|| Self { name: name.into() })

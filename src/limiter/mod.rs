@@ -243,5 +243,6 @@ pub(crate) use self::random::Random;
 pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot, UsedTurn};
 pub(crate) use self::settle::Settlement;
 pub(crate) use self::snapshot::Level;
-pub(crate) use self::too_large::explain_cost;
+#[doc(hidden)]
+pub use self::too_large::explain_cost;
 pub(crate) use self::wait::Wait;

@@ -23,7 +23,8 @@ pub(super) fn explain(
 
 /// What is wrong with a cost that the limit can never grant on these terms; `None` if it can, or if
 /// it is to grant nothing.
-pub(crate) fn explain_cost(limit: &Limit, cost: u64, terms: Terms) -> Option<String> {
+#[must_use]
+pub fn explain_cost(limit: &Limit, cost: u64, terms: Terms) -> Option<String> {
     struct Explanation<'a>(&'a Limit, u64, Terms);
 
     impl fmt::Display for Explanation<'_> {

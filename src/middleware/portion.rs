@@ -72,11 +72,15 @@ impl Portion {
         }
     }
 
-    pub(crate) const fn is_none(self) -> bool {
+    /// Whether nothing belongs to it.
+    #[must_use]
+    pub const fn is_none(self) -> bool {
         self.part == 0
     }
 
-    pub(crate) const fn is_all(self) -> bool {
+    /// Whether everything belongs to it.
+    #[must_use]
+    pub const fn is_all(self) -> bool {
         self.part >= self.whole.get()
     }
 

@@ -45,12 +45,14 @@ use crate::clock::Timestamp;
 pub use self::calendar::{Calendar, Weekday};
 pub use self::error::QuotaError;
 #[cfg(not(feature = "calendar"))]
-pub(crate) use self::no_calendar::Calendar;
-pub(crate) use self::period::parse as parse_period;
+#[doc(hidden)]
+pub use self::no_calendar::Calendar;
+#[doc(hidden)]
+pub use self::period::parse as parse_period;
 pub(crate) use self::scale::Scale;
 pub use self::text::ParseQuotaError;
 pub(crate) use self::units::{MAX_UNITS, tokens_of};
-pub(crate) use self::window_start::{FIRST_USE, WindowStart};
+pub(crate) use self::window_start::WindowStart;
 
 /// One second.
 pub const SECOND: Duration = Duration::from_secs(1);

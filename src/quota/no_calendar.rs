@@ -8,10 +8,12 @@ use crate::clock::Timestamp;
 
 /// No calendar: code that asks for one is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Calendar {}
+pub enum Calendar {}
 
 impl Calendar {
-    pub(crate) const fn parse(_text: &str) -> Option<Result<Self, &str>> {
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn parse(_text: &str) -> Option<Result<Self, &str>> {
         None
     }
 

@@ -74,7 +74,12 @@ impl Quota {
     }
 
     /// The numbers of a text or a file, in which a rate of zero is [`none`](Self::none).
-    pub(crate) const fn read(kind: Kind, rate: u64, period: Duration) -> Result<Self, QuotaError> {
+    ///
+    /// # Errors
+    ///
+    /// If the numbers contradict each other or do not fit.
+    #[doc(hidden)]
+    pub const fn read(kind: Kind, rate: u64, period: Duration) -> Result<Self, QuotaError> {
         match rate {
             0 if !period.is_zero() => Ok(Self::none()),
             _ => Self::check(kind, rate, period),
@@ -82,7 +87,12 @@ impl Quota {
     }
 
     /// The same for the windows of a calendar.
-    pub(crate) const fn read_calendar(rate: u64, calendar: Calendar) -> Result<Self, QuotaError> {
+    ///
+    /// # Errors
+    ///
+    /// If the numbers contradict each other or do not fit.
+    #[doc(hidden)]
+    pub const fn read_calendar(rate: u64, calendar: Calendar) -> Result<Self, QuotaError> {
         match rate {
             0 => Ok(Self::none()),
             _ => Self::of_calendar(rate, calendar),

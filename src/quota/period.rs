@@ -37,7 +37,8 @@ const UNITS: [Unit; 7] = [
 
 /// Reads a unit alone, or numbers that have a unit each. `None` if the text is neither, or too long
 /// a time.
-pub(crate) fn parse(text: &str) -> Option<Duration> {
+#[must_use]
+pub fn parse(text: &str) -> Option<Duration> {
     if let Some(unit) = UNITS.iter().find(|unit| unit.has_name(text)) {
         return Some(Duration::from_micros(unit.micros));
     }

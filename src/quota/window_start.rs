@@ -17,7 +17,7 @@ pub(crate) enum WindowStart {
 }
 
 /// The text form of a start with the first use.
-pub(crate) const FIRST_USE: &str = "first use";
+pub(super) const FIRST_USE: &str = "first use";
 
 impl fmt::Display for WindowStart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

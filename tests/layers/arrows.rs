@@ -173,8 +173,7 @@ fn existing_arrows_are_found() {
         ("retry", "key"),
         ("throttle", "limiter"),
         ("routes", "middleware"),
-        ("config", "middleware"),
-        ("config", "key"),
+        ("kit", "limiter"),
     ] {
         assert!(arrows.contains(&(from.to_owned(), to.to_owned())), "{from} to {to}: {arrows:?}");
     }

@@ -7,17 +7,8 @@ use super::layer;
 use super::read::{Token, room, sources, text, tokens};
 
 /// The features that add to rooms above `limiter` only.
-const FEATURES: [&str; 9] = [
-    "middleware",
-    "axum",
-    "admin",
-    "pacing",
-    "retry",
-    "throttle",
-    "credentials",
-    "config",
-    "config-yaml",
-];
+const FEATURES: [&str; 7] =
+    ["middleware", "axum", "admin", "pacing", "retry", "throttle", "credentials"];
 
 #[test]
 fn rooms_do_not_know_the_features_of_higher_ones() {

@@ -1,9 +1,10 @@
 //! Each guide is a page of the documentation, its links work there and in the repository, and the
 //! tests that it names exist.
 //!
-//! A guide is a file of `docs/`. Readers of the repository follow its links by the definitions at
-//! its end, which are relative paths. On the page of the documentation, `links.md` and `plots.md` of
-//! `src/_guide` stand before the guide and define the same links first.
+//! A guide is a file of `docs/`, in the root or in a member of the workspace. Readers of the repository
+//! follow its links by the definitions at its end, which are relative paths. On the page of the
+//! documentation, a file of its crate stands before the guide and defines the same links first:
+//! `src/links.md`, or `links.md` and `plots.md` of the root's `src/_guide`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ fn faults(name: &str, guide: &str, links: &BTreeMap<&str, &str>) -> Vec<String> 
     let mut faults = Vec::new();
     let mut in_code = false;
     for (number, line) in guide.lines().enumerate() {
-        let mut fault = |text: String| faults.push(format!("docs/{name}:{}: {text}", number + 1));
+        let mut fault = |text: String| faults.push(format!("{name}:{}: {text}", number + 1));
         if line.starts_with("```") {
             in_code = !in_code;
         }
@@ -34,10 +35,10 @@ fn faults(name: &str, guide: &str, links: &BTreeMap<&str, &str>) -> Vec<String> 
         }
         if let Some((label, target)) = definition(line) {
             if !target.starts_with("http") && !links.contains_key(label) {
-                fault(format!("`[{label}]` has no definition in src/_guide"));
+                fault(format!("`[{label}]` has no definition for its page"));
             }
             let path = target.split('#').next().unwrap_or_default();
-            if !target.starts_with("http") && !docs().join(path).exists() {
+            if !target.starts_with("http") && !root().join(name).with_file_name(path).exists() {
                 fault(format!("`{path}` does not exist"));
             }
         }
@@ -50,41 +51,61 @@ fn definition(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix('[')?.split_once("]: ")
 }
 
-fn docs() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/docs"))
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn guides() -> BTreeMap<String, String> {
-    let files = fs::read_dir(docs()).expect("the folder of the guides").map(|file| file.unwrap());
+/// The guides of a crate, by their paths in the repository.
+fn guides(docs: &str) -> BTreeMap<String, String> {
+    let files = fs::read_dir(root().join(docs)).into_iter().flatten().map(|file| file.unwrap());
     let guides = files.filter(|file| file.path().extension().is_some_and(|end| end == "md"));
     let read = |file: fs::DirEntry| {
         let name = file.file_name().into_string().unwrap();
-        (name, fs::read_to_string(file.path()).unwrap())
+        (format!("{docs}/{name}"), fs::read_to_string(file.path()).unwrap())
     };
     guides.map(read).collect()
 }
 
+/// For each crate: the folder of its guides, the links of their pages, and the file that makes pages
+/// of them.
+fn crates() -> Vec<(String, String, String)> {
+    let members = fs::read_dir(root().join("crates")).unwrap().map(|member| member.unwrap());
+    let members = members.filter(|member| member.path().join("docs").exists()).map(|member| {
+        let path = format!("crates/{}", member.file_name().into_string().unwrap());
+        let pages = source(&format!("{path}/src/lib.rs"));
+        (format!("{path}/docs"), source(&format!("{path}/src/links.md")), pages)
+    });
+    let links = source("src/_guide/links.md") + &source("src/_guide/plots.md");
+    members.chain([("docs".to_owned(), links, source("src/_guide/mod.rs"))]).collect()
+}
+
 fn source(file: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
+    fs::read_to_string(root().join(file)).unwrap()
 }
 
 #[test]
 fn links_of_guides_work_in_the_repository_and_on_docs_rs() {
-    let links = source("src/_guide/links.md") + &source("src/_guide/plots.md");
-    let links: BTreeMap<_, _> = links.lines().filter_map(definition).collect();
-    let guides = guides();
-    assert!(guides.len() > 10, "{:?}", guides.keys());
-    let faults: Vec<_> =
-        guides.iter().flat_map(|(name, guide)| faults(name, guide, &links)).collect();
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let (mut known, mut found) = (0, Vec::new());
+    for (docs, links, _) in crates() {
+        let links: BTreeMap<_, _> = links.lines().filter_map(definition).collect();
+        for (name, guide) in guides(&docs) {
+            known += 1;
+            found.extend(faults(&name, &guide, &links));
+        }
+    }
+    assert!(known > 10, "{known}");
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]
 fn each_guide_is_a_page_and_is_in_the_readme() {
-    let (pages, readme) = (source("src/_guide/mod.rs"), source("README.md"));
-    for name in guides().keys() {
-        assert!(pages.contains(&format!("\"{name}\",")), "docs/{name} is no page of `_guide`");
-        assert!(readme.contains(&format!("(docs/{name})")), "README.md does not link docs/{name}");
+    let readme = source("README.md");
+    for (docs, _, pages) in crates() {
+        for path in guides(&docs).keys() {
+            let name = path.rsplit('/').next().unwrap();
+            assert!(pages.contains(&format!("{name}\"")), "{path} is no page of its crate");
+            assert!(readme.contains(&format!("({path})")), "README.md does not link {path}");
+        }
     }
 }
 
@@ -112,16 +133,16 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
 
 #[test]
 fn tests_that_are_named_in_guides_exist() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = ["src", "tests", "crates"].map(|folder| root.join(folder));
+    let folders = ["src", "tests", "crates"].map(|folder| root().join(folder));
     let code: String = folders
         .iter()
         .flat_map(|folder| files(folder, "rs"))
         .map(|file| fs::read_to_string(file).unwrap())
         .collect();
     let pages =
-        ["README.md", "DESIGN.md", "CONTRIBUTING.md", "SECURITY.md"].map(|page| root.join(page));
-    let guides = files(docs(), "md").into_iter().chain(pages);
+        ["README.md", "DESIGN.md", "CONTRIBUTING.md", "SECURITY.md"].map(|page| root().join(page));
+    let docs = ["docs", "crates"].map(|folder| files(&root().join(folder), "md"));
+    let guides = docs.into_iter().flatten().chain(pages);
     let mut known = 0;
     for guide in guides {
         for test in named_tests(&fs::read_to_string(&guide).unwrap()) {
@@ -137,11 +158,11 @@ fn tests_that_are_named_in_guides_exist() {
 #[test]
 fn dead_links_are_reported() {
     let links = BTreeMap::from([("redis", "crate::_guide::redis")]);
-    let found = |guide: &str| faults("a.md", &format!("{guide}\n"), &links);
+    let found = |guide: &str| faults("docs/a.md", &format!("{guide}\n"), &links);
     for (guide, fault) in [
         ("[Redis](redis.md)", "docs/a.md:1: `](redis.md)` leads nowhere on docs.rs"),
         ("[Redis][other]", "docs/a.md:1: `[other]` has no definition at the end"),
-        ("[x][other]\n\n[other]: redis.md", "docs/a.md:3: `[other]` has no definition in src"),
+        ("[x][other]\n\n[other]: redis.md", "docs/a.md:3: `[other]` has no definition for"),
         ("[x][redis]\n\n[redis]: gone.md#a", "docs/a.md:3: `gone.md` does not exist"),
     ] {
         assert!(matches!(&*found(guide), [only] if only.starts_with(fault)), "{guide}");

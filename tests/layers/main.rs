@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use self::read::{room, sources};
 
 /// The rooms, lowest first; those of one layer do not know each other.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 10] = [
     &["clock"],
     &["quota"],
     &["algebra"],
@@ -27,13 +27,14 @@ const LAYERS: [&[&str]; 9] = [
     &["limiter"],
     &["key", "fields", "observe"],
     &["middleware", "pacing", "retry", "throttle"],
-    &["config", "routes"],
+    &["routes"],
+    &["kit"],
     &["_guide"],
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 28] = [
-    ("http", &["key/", "fields/", "middleware/", "pacing/", "retry/", "routes/", "config/"]),
+const CRATES: [(&str, &[&str]); 25] = [
+    ("http", &["key/", "fields/", "middleware/", "pacing/", "retry/", "routes/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/", "throttle/body.rs"]),
     ("futures_core", &["throttle/"]),
     ("futures_sink", &["throttle/"]),
@@ -91,10 +92,7 @@ const CRATES: [(&str, &[&str]); 28] = [
     ("sfv", &["pacing/reading.rs"]),
     ("form_urlencoded", &["routes/admin/"]),
     ("percent_encoding", &["routes/admin/"]),
-    ("toml", &["config/read_toml.rs"]),
-    ("serde_json", &["routes/admin/", "config/read_json.rs", "config/tests/"]),
-    ("granit_parser", &["config/read_yaml.rs"]),
-    ("strsim", &["config/suggestion.rs"]),
+    ("serde_json", &["routes/admin/"]),
     ("axum", &["routes/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
 ];
 

@@ -10,10 +10,6 @@ mod anonymous_sessions;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/body_key.rs"]
 mod body_key;
-#[cfg(feature = "config")]
-#[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../../examples/config.rs"]
-mod config;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/custom_key.rs"]
 mod custom_key;
@@ -50,7 +46,7 @@ mod redis_bucket;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/restart.rs"]
 mod restart;
-#[cfg(all(feature = "admin", feature = "config", feature = "metrics", feature = "redis"))]
+#[cfg(all(feature = "admin", feature = "metrics", feature = "redis"))]
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/service.rs"]
 mod service;
@@ -224,11 +220,11 @@ async fn embedded_brings_no_more_reports_after_a_restart() {
     std::fs::remove_file(&path).unwrap();
 }
 
-#[cfg(all(feature = "admin", feature = "config", feature = "metrics", feature = "redis"))]
+#[cfg(all(feature = "admin", feature = "metrics", feature = "redis"))]
 #[tokio::test]
 async fn the_whole_service_limits_without_redis_and_shows_it() {
     use http::Method;
-    use tollgate::config::Config;
+    use tollgate_config::Config;
     use tollgate_testing::web::{send, serve};
 
     let text = include_str!("../../examples/service.toml");
@@ -264,50 +260,6 @@ async fn the_whole_service_limits_without_redis_and_shows_it() {
     let larger = Config::from_text("service.toml", &larger).unwrap();
     config.apply(&larger, &limiter).unwrap();
     assert_eq!(asks("acme").await, 200);
-}
-
-#[cfg(feature = "config")]
-#[tokio::test]
-async fn config_limits_by_its_file_and_names_what_is_missing() {
-    use http::Request;
-    use tollgate::config::Config;
-
-    let text = include_str!("../../examples/limits.toml");
-    let file = Config::from_text("limits.toml", text).unwrap();
-    let clock = ManualClock::new(START);
-    let app = config::app(&file, limiter(&clock)).unwrap();
-    let login = || Request::post("/login").header("x-user", "alice");
-    let ask = async |request| config::ask(&app, request).await;
-    for status in [200, 200, 200, 429] {
-        assert_eq!(ask(login()).await.0, status);
-    }
-    let (_, refusal) = ask(login()).await;
-    assert_eq!(refusal, "Too Many Requests: refused by `login`, try again in 1200 seconds\n");
-    for status in [200, 200, 200, 429] {
-        assert_eq!(ask(Request::post("/guess")).await.0, status);
-    }
-    // A shadow refuses nothing.
-    for _ in 0..4 {
-        assert_eq!(ask(Request::get("/searches")).await.0, 200);
-    }
-    assert_eq!(ask(Request::get("/exports")).await.0, 401);
-    for _ in 0..2 {
-        assert_eq!(ask(Request::get("/exports").header("x-tenant", "acme")).await.0, 200);
-    }
-    // 16 of 20 are used: refusals cost nothing, and health checks neither.
-    assert_eq!(ask(Request::get("/health")).await.0, 200);
-
-    let missing =
-        Config::from_text("limits.toml", &text.replace("[limits.exports]", "[limits.export]"));
-    let error = config::app(&missing.unwrap(), limiter(&clock)).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "limits.toml: there is no limit \"exports\" (did you mean \"export\"?)"
-    );
-    let other =
-        Config::from_text("limits.toml", &format!("{text}\n[limits.other]\nquota = '5/h'\n"));
-    let error = config::app(&other.unwrap(), limiter(&clock)).unwrap_err().to_string();
-    assert!(error.starts_with("limits.toml:33:9: limit \"other\": it has no effect"), "{error}");
 }
 
 #[tokio::test]

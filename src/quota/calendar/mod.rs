@@ -116,7 +116,9 @@ impl Calendar {
 
     /// Reads what stands after `per`: `month in Europe/Berlin`, `week from sunday in UTC`. `None` if
     /// it is no calendar; otherwise the unit, and the zone if there is one of that name.
-    pub(crate) fn parse(text: &str) -> Option<Result<Self, &str>> {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Result<Self, &str>> {
         let mut words = text.split_ascii_whitespace();
         let unit = words.next()?.to_ascii_lowercase();
         let (every, zone) = match (&*unit, words.next()?.to_ascii_lowercase().as_str()) {

@@ -1,0 +1,14 @@
+//! What the other crates of the workspace share with this one.
+//!
+//! It is no part of the public interface, and may change with every version: these crates are
+//! released together, and each names the version of this one exactly.
+//!
+//! | item | for |
+//! |---|---|
+//! | [`excerpt`] | texts of others in errors: short, on one line |
+//! | [`parse_period`], [`Calendar`], [`Quota::read`](crate::Quota::read) | the numbers of a quota, field by field |
+//! | [`explain_cost`] | a cost that its limit can never grant, before the first request |
+
+pub use crate::clock::excerpt;
+pub use crate::limiter::explain_cost;
+pub use crate::quota::{Calendar, parse_period};
