@@ -71,7 +71,6 @@
 //! | `retry` | the tower layer for clients that obeys `Retry-After` | yes |
 //! | `throttle` | streams, sinks and bodies that wait for a limit | yes |
 //! | `tracing` | log events: refusals, missing keys, a store that fails; an observer for spans | yes |
-//! | `metrics` | an observer for the facade crate `metrics`: Prometheus, OpenTelemetry | no |
 //! | `pacing` | the tower layer for clients that keeps them below the limits of servers | no |
 //! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
 //! | `embedded` | buckets in a file of this machine, which survive a restart | no |
@@ -126,7 +125,7 @@ pub mod kit;
 pub mod limiter;
 #[cfg(feature = "middleware")]
 pub mod middleware;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
+#[cfg(feature = "tracing")]
 pub mod observe;
 #[cfg(feature = "pacing")]
 pub mod pacing;

@@ -76,7 +76,7 @@ pages! {
     shards: "shards.md",
     #[cfg(all(feature = "admin", feature = "credentials"))]
     looking_in: "looking-in.md",
-    #[cfg(all(feature = "metrics", feature = "redis", feature = "tracing"))]
+    #[cfg(all(feature = "redis", feature = "tracing"))]
     observing: "observing.md",
     performance: "performance.md",
     security: "security.md",

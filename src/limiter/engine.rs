@@ -230,10 +230,20 @@ impl RateLimiter {
         self.shared.store.backend()
     }
 
-    /// The memory store, if the limiter has one.
+    /// The memory store; `None` if the limiter has another one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RateLimiter;
+    ///
+    /// let limiter = RateLimiter::in_memory();
+    /// assert_eq!(limiter.memory().unwrap().evicted(), 0);
+    /// ```
     #[cfg(feature = "memory")]
     #[inline]
-    pub(crate) fn memory(&self) -> Option<&Arc<Memory>> {
+    #[must_use]
+    pub fn memory(&self) -> Option<&Arc<Memory>> {
         match &self.shared.store {
             Store::Memory(memory) => Some(memory),
             Store::Other(_) => None,

@@ -237,8 +237,8 @@ pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::events::{Observers, QueueStay, Report};
 pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUse;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
-pub(crate) use self::name_table::NameTable;
+#[doc(hidden)]
+pub use self::name_table::NameTable;
 pub(crate) use self::random::Random;
 pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot, UsedTurn};
 pub(crate) use self::settle::Settlement;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// It is for what each refused request of a flood looks up: known names are found without a lock, and
 /// a new name waits for nothing but the store of a pointer. No code of others runs meanwhile.
 #[derive(Debug)]
-pub(crate) struct NameTable<T> {
+pub struct NameTable<T> {
     hasher: RandomState,
     chains: Chains<T>,
     len: AtomicUsize,
@@ -47,7 +47,7 @@ impl<T> Default for NameTable<T> {
 
 impl<T> NameTable<T> {
     /// The value of a name; `None` if it has none.
-    pub(crate) fn get(&self, name: &str) -> Option<&T> {
+    pub fn get(&self, name: &str) -> Option<&T> {
         let mut link = self.chain(name)?;
         loop {
             let named = link.get()?;
@@ -60,12 +60,7 @@ impl<T> NameTable<T> {
 
     /// The value of a name, which gets the one that `make` makes if it has none; `None` if `most`
     /// other names have theirs.
-    pub(crate) fn get_or_add(
-        &self,
-        name: &str,
-        most: usize,
-        make: impl FnOnce() -> T,
-    ) -> Option<&T> {
+    pub fn get_or_add(&self, name: &str, most: usize, make: impl FnOnce() -> T) -> Option<&T> {
         match self.get(name) {
             Some(value) => Some(value),
             None => self.add(name, most, make()),

@@ -33,7 +33,7 @@ const LAYERS: [&[&str]; 10] = [
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 25] = [
+const CRATES: [(&str, &[&str]); 24] = [
     ("http", &["key/", "fields/", "middleware/", "pacing/", "retry/", "routes/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/", "throttle/body.rs"]),
     ("futures_core", &["throttle/"]),
@@ -76,7 +76,6 @@ const CRATES: [(&str, &[&str]); 25] = [
             "routes/admin/looks.rs",
         ],
     ),
-    ("metrics", &["observe/"]),
     ("jiff", &["quota/calendar/"]),
     ("redb", &["backend/embedded/"]),
     ("redis", &["backend/redis/"]),

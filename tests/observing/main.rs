@@ -1,18 +1,14 @@
 //! What observers are told: each event of each source, once.
 
-#![cfg(all(feature = "memory", feature = "axum", feature = "metrics"))]
+#![cfg(all(feature = "memory", feature = "axum"))]
 
 mod calls;
-mod dashboard;
 mod failures;
 mod journal;
 mod layers;
-mod metrics;
 mod queues;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "tracing")]
 mod reentrant;
-mod scrape;
-mod table;
 mod threads;

@@ -22,8 +22,9 @@ use tollgate::backend::{
 use tollgate::clock::TokioClock;
 use tollgate::limiter::{Decision, QueueChange, StoreAnswer, StoreFailure, StoreRecovery};
 use tollgate::middleware::Queue;
-use tollgate::observe::{Metrics, Trace};
+use tollgate::observe::Trace;
 use tollgate::{HOUR, Limit, MINUTE, Observer, Quota, RateLimitExt, RateLimiter, SECOND};
+use tollgate_metrics::Metrics;
 use tower::ServiceExt;
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, HOUR));

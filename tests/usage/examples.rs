@@ -46,7 +46,7 @@ mod redis_bucket;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/restart.rs"]
 mod restart;
-#[cfg(all(feature = "admin", feature = "metrics", feature = "redis"))]
+#[cfg(all(feature = "admin", feature = "redis"))]
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/service.rs"]
 mod service;
@@ -220,7 +220,7 @@ async fn embedded_brings_no_more_reports_after_a_restart() {
     std::fs::remove_file(&path).unwrap();
 }
 
-#[cfg(all(feature = "admin", feature = "metrics", feature = "redis"))]
+#[cfg(all(feature = "admin", feature = "redis"))]
 #[tokio::test]
 async fn the_whole_service_limits_without_redis_and_shows_it() {
     use http::Method;

@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tollgate::fields::Dialect;
 use tollgate::key::ClientIp;
-use tollgate::observe::Metrics;
 use tollgate::{Limit, Observer, RateLimiter};
+use tollgate_metrics::Metrics;
 use tower::Layer;
 
 use super::decisions::{at_once, measured, one_client, open_limit, spent_limit};

@@ -139,6 +139,28 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// How many there are.
+    #[doc(hidden)]
+    pub const COUNT: usize = 10;
+
+    /// Its place in a table of all.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Admitted => 0,
+            Self::Reserved => 1,
+            Self::Refused => 2,
+            Self::NotTaken => 3,
+            Self::TooLarge => 4,
+            Self::QueueFull => 5,
+            Self::Uncounted => 6,
+            Self::Unavailable => 7,
+            Self::NoKey => 8,
+            Self::Exempt => 9,
+        }
+    }
+
     /// The name in metrics, spans and logs, such as `"not_taken"`.
     ///
     /// # Examples
@@ -192,6 +214,21 @@ pub enum DecisionSource {
 }
 
 impl DecisionSource {
+    /// How many there are.
+    #[doc(hidden)]
+    pub const COUNT: usize = 3;
+
+    /// Its place in a table of all.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Handler => 0,
+            Self::Layer => 1,
+            Self::Shadow => 2,
+        }
+    }
+
     /// The name in metrics, spans and logs: `"handler"`, `"layer"` or `"shadow"`.
     ///
     /// # Examples

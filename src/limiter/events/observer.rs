@@ -9,7 +9,7 @@ use super::store_health::{StoreAnswer, StoreFailure, StoreRecovery};
 /// Is told what a limiter does: for metrics, traces, or an audit of your own.
 ///
 /// [`RateLimiter::observe`](crate::RateLimiter::observe) adds one to a handle. `tollgate::observe`
-/// has observers for metrics (feature `metrics`) and traces (feature `tracing`).
+/// has an observer for traces (feature `tracing`), and the crate `tollgate-metrics` one for metrics.
 ///
 /// All methods are optional. They are called by the task whose request it is, after the decision
 /// and once no lock of the limiter or its store is held. So an observer that is slow makes its own

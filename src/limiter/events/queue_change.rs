@@ -102,6 +102,23 @@ pub enum QueueStep {
 }
 
 impl QueueStep {
+    /// How many there are.
+    #[doc(hidden)]
+    pub const COUNT: usize = 5;
+
+    /// Its place in a table of all.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Joined => 0,
+            Self::Served => 1,
+            Self::Left => 2,
+            Self::Drained => 3,
+            Self::Kept => 4,
+        }
+    }
+
     /// The name in metrics, spans and logs, such as `"served"`.
     ///
     /// # Examples

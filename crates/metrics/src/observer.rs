@@ -11,9 +11,10 @@ use super::metric::{ERROR_TYPE, LIMIT, STORE_DURATION, STORE_FAILURES, STORE_REC
 use super::metric::{EVICTED_KEYS, FORGOTTEN_KEYS, STORE_KEYS};
 use super::recorder::{Registrar, registered};
 #[cfg(feature = "memory")]
-use crate::limiter::RateLimiter;
-use crate::limiter::{
-    Decision, Limit, NameTable, Observer, QueueChange, StoreAnswer, StoreFailure, StoreRecovery,
+use tollgate::RateLimiter;
+use tollgate::kit::NameTable;
+use tollgate::limiter::{
+    Decision, Limit, Observer, QueueChange, StoreAnswer, StoreFailure, StoreRecovery,
 };
 
 /// Counts decisions, queues and failures of the store, by the facade crate [`metrics`].
@@ -30,7 +31,7 @@ use crate::limiter::{
 /// ```
 /// use std::sync::Arc;
 /// use metrics_exporter_prometheus::PrometheusBuilder;
-/// use tollgate::observe::Metrics;
+/// use tollgate_metrics::Metrics;
 /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
 ///
 /// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(1, HOUR));
@@ -92,7 +93,7 @@ impl Metrics {
     ///
     /// ```
     /// use tollgate::RateLimiter;
-    /// use tollgate::observe::Metrics;
+    /// use tollgate_metrics::Metrics;
     ///
     /// let inbound = RateLimiter::in_memory().observe(Metrics::new().label("limiter", "inbound"));
     /// let outbound = RateLimiter::in_memory().observe(Metrics::new().label("limiter", "outbound"));

@@ -1,6 +1,6 @@
 //! A service whose limits can be watched: metrics for Prometheus, and decisions in spans and the log.
 //!
-//! Run it with `cargo run --example observing --features metrics`, then try the lines that it prints.
+//! Run it with `cargo run -p tollgate-metrics --example observing`, then try the lines that it prints.
 //! `docs/grafana-dashboard.json` is a dashboard for its metrics.
 
 use std::net::SocketAddr;
@@ -14,10 +14,11 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tollgate::key::{ClientIp, header};
-use tollgate::observe::{Metrics, Trace};
+use tollgate::observe::Trace;
 use tollgate::{
     DAY, HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimited, RateLimiter, Rule, SECOND,
 };
+use tollgate_metrics::Metrics;
 use tracing::Instrument;
 use tracing::field::Empty;
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
-use tollgate::observe::Metrics;
 use tollgate::{HOUR, Limit, Quota, RateLimiter};
+use tollgate_metrics::Metrics;
 
 use tollgate_testing::at_once;
 
@@ -22,7 +22,7 @@ pub(crate) struct Row {
 }
 
 pub(crate) fn docs(file: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(file);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -137,7 +137,8 @@ fn the_table_of_the_guide_has_each_metric_as_the_code_describes_it() {
 #[test]
 fn the_table_of_labels_has_all_kinds_of_errors() {
     // Those that the code has are in `error_kind`, and its unit test plays each of them.
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/limiter/events/store_health.rs");
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/limiter/events/store_health.rs");
     let source = fs::read_to_string(source).unwrap();
     let (_, code) = source.split_once("fn error_kind(").unwrap();
     let (code, _) = code.split_once("\n}").unwrap();

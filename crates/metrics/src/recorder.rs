@@ -10,11 +10,11 @@ use metrics::{
 use super::metric::{COUNTERS, GAUGES, HISTOGRAMS, Metric};
 
 /// A recorder of the program.
-pub(super) type OwnRecorder = Box<dyn metrics::Recorder + Send + Sync>;
+pub(crate) type OwnRecorder = Box<dyn metrics::Recorder + Send + Sync>;
 
 /// The recorder of the program, or one for these metrics alone, and the labels of all metrics.
 #[derive(Default)]
-pub(super) struct Registrar {
+pub(crate) struct Registrar {
     /// `None` for that of the program.
     own: Option<OwnRecorder>,
     labels: Vec<Label>,
@@ -23,25 +23,25 @@ pub(super) struct Registrar {
 }
 
 impl Registrar {
-    pub(super) fn set_recorder(&mut self, recorder: OwnRecorder) {
+    pub(crate) fn set_recorder(&mut self, recorder: OwnRecorder) {
         self.own = Some(recorder);
     }
 
-    pub(super) fn add_label(&mut self, key: SharedString, value: SharedString) {
+    pub(crate) fn add_label(&mut self, key: SharedString, value: SharedString) {
         self.labels.push(Label::new(key, value));
     }
 
-    pub(super) fn counter(&self, metric: Metric, labels: &[(&'static str, &str)]) -> Counter {
+    pub(crate) fn counter(&self, metric: Metric, labels: &[(&'static str, &str)]) -> Counter {
         let key = self.key(metric, labels);
         self.with(|recorder| recorder.register_counter(&key, &METADATA))
     }
 
-    pub(super) fn gauge(&self, metric: Metric, labels: &[(&'static str, &str)]) -> Gauge {
+    pub(crate) fn gauge(&self, metric: Metric, labels: &[(&'static str, &str)]) -> Gauge {
         let key = self.key(metric, labels);
         self.with(|recorder| recorder.register_gauge(&key, &METADATA))
     }
 
-    pub(super) fn histogram(&self, metric: Metric, labels: &[(&'static str, &str)]) -> Histogram {
+    pub(crate) fn histogram(&self, metric: Metric, labels: &[(&'static str, &str)]) -> Histogram {
         let key = self.key(metric, labels);
         self.with(|recorder| recorder.register_histogram(&key, &METADATA))
     }
@@ -69,7 +69,7 @@ impl Registrar {
 ///
 /// The recorder is code of others, which may log or decide meanwhile, and so come here again. So the
 /// cell is not locked while it registers, and two threads may register the same metric.
-pub(super) fn registered<T>(cell: &OnceLock<T>, register: impl FnOnce() -> T) -> &T {
+pub(crate) fn registered<T>(cell: &OnceLock<T>, register: impl FnOnce() -> T) -> &T {
     match cell.get() {
         Some(known) => known,
         None => {

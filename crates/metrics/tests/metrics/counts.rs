@@ -5,8 +5,8 @@ use std::sync::Arc;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
-use tollgate::observe::Metrics;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
+use tollgate_metrics::Metrics;
 use tollgate_testing::queue::paused;
 use tollgate_testing::{START, at_once, limiter};
 

@@ -10,92 +10,92 @@ use metrics::Unit;
 
 /// A metric of this crate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Metric {
-    pub(super) name: &'static str,
-    pub(super) unit: Unit,
-    pub(super) description: &'static str,
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) description: &'static str,
 }
 
-pub(super) const DECISIONS: Metric = Metric {
+pub(crate) const DECISIONS: Metric = Metric {
     name: "tollgate.decisions",
     unit: Unit::Count,
     description: "Decisions about requests: one for each limit of a request",
 };
 
-pub(super) const TOKENS: Metric = Metric {
+pub(crate) const TOKENS: Metric = Metric {
     name: "tollgate.tokens",
     unit: Unit::Count,
     description: "Tokens that requests were granted, before any settlement",
 };
 
-pub(super) const QUEUED_REQUESTS: Metric = Metric {
+pub(crate) const QUEUED_REQUESTS: Metric = Metric {
     name: "tollgate.queued_requests",
     unit: Unit::Count,
     description: "Requests that wait for their turn",
 };
 
-pub(super) const TIME_IN_QUEUE: Metric = Metric {
+pub(crate) const TIME_IN_QUEUE: Metric = Metric {
     name: "tollgate.request.time_in_queue",
     unit: Unit::Seconds,
     description: "How long a request has waited for its turn",
 };
 
-pub(super) const LATENESS: Metric = Metric {
+pub(crate) const LATENESS: Metric = Metric {
     name: "tollgate.request.lateness",
     unit: Unit::Seconds,
     description: "How much later than promised the work of a request that waited runs",
 };
 
-pub(super) const STORE_DURATION: Metric = Metric {
+pub(crate) const STORE_DURATION: Metric = Metric {
     name: "tollgate.store.operation.duration",
     unit: Unit::Seconds,
     description: "How long the store took to decide, where its answer had to be awaited",
 };
 
-pub(super) const STORE_FAILURES: Metric = Metric {
+pub(crate) const STORE_FAILURES: Metric = Metric {
     name: "tollgate.store.failures",
     unit: Unit::Count,
     description: "Calls that the store did not decide or carry out",
 };
 
-pub(super) const STORE_RECOVERIES: Metric = Metric {
+pub(crate) const STORE_RECOVERIES: Metric = Metric {
     name: "tollgate.store.recoveries",
     unit: Unit::Count,
     description: "How often the store has recovered from failures",
 };
 
-pub(super) const STORE_KEYS: Metric = Metric {
+pub(crate) const STORE_KEYS: Metric = Metric {
     name: "tollgate.store.keys",
     unit: Unit::Count,
     description: "Buckets that the memory store holds",
 };
 
-pub(super) const EVICTED_KEYS: Metric = Metric {
+pub(crate) const EVICTED_KEYS: Metric = Metric {
     name: "tollgate.store.evicted_keys",
     unit: Unit::Count,
     description: "Buckets that the memory store has evicted because it was full",
 };
 
-pub(super) const FORGOTTEN_KEYS: Metric = Metric {
+pub(crate) const FORGOTTEN_KEYS: Metric = Metric {
     name: "tollgate.store.forgotten_keys",
     unit: Unit::Count,
     description: "Buckets that the memory store has dropped because they were full again",
 };
 
-pub(super) const COUNTERS: [Metric; 6] =
+pub(crate) const COUNTERS: [Metric; 6] =
     [DECISIONS, TOKENS, STORE_FAILURES, STORE_RECOVERIES, EVICTED_KEYS, FORGOTTEN_KEYS];
 
-pub(super) const GAUGES: [Metric; 2] = [QUEUED_REQUESTS, STORE_KEYS];
+pub(crate) const GAUGES: [Metric; 2] = [QUEUED_REQUESTS, STORE_KEYS];
 
-pub(super) const HISTOGRAMS: [Metric; 3] = [TIME_IN_QUEUE, LATENESS, STORE_DURATION];
+pub(crate) const HISTOGRAMS: [Metric; 3] = [TIME_IN_QUEUE, LATENESS, STORE_DURATION];
 
 /// The name of the limit.
-pub(super) const LIMIT: &str = "tollgate.limit";
+pub(crate) const LIMIT: &str = "tollgate.limit";
 /// [`Outcome::name`](crate::limiter::Outcome::name).
-pub(super) const OUTCOME: &str = "tollgate.outcome";
+pub(crate) const OUTCOME: &str = "tollgate.outcome";
 /// [`DecisionSource::name`](crate::limiter::DecisionSource::name).
-pub(super) const SOURCE: &str = "tollgate.source";
+pub(crate) const SOURCE: &str = "tollgate.source";
 /// [`QueueStep::name`](crate::limiter::QueueStep::name).
-pub(super) const STEP: &str = "tollgate.step";
+pub(crate) const STEP: &str = "tollgate.step";
 /// The kind of an error: the attribute that OpenTelemetry has for it.
-pub(super) const ERROR_TYPE: &str = "error.type";
+pub(crate) const ERROR_TYPE: &str = "error.type";
