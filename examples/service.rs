@@ -2,7 +2,7 @@
 //! metrics, and routes for operators.
 //!
 //! ```sh
-//! OPERATOR_TOKEN=secret cargo run --features admin,credentials,redis --example service
+//! OPERATOR_TOKEN=secret cargo run --features credentials,redis --example service
 //! curl -i -H 'x-tenant: Acme' 127.0.0.1:3000/
 //! curl 127.0.0.1:3000/metrics
 //! curl -H 'authorization: Bearer secret' 127.0.0.1:3000/admin/limits/per-tenant/acme
@@ -26,8 +26,8 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
 use tollgate::backend::{CircuitBreaker, Fallback, Memory, Redis};
 use tollgate::key::{digest, from_fn};
-use tollgate::routes::admin;
 use tollgate::{Head, Key, RateLimiter};
+use tollgate_admin::admin;
 use tollgate_config::Config;
 use tollgate_metrics::Metrics;
 

@@ -7,9 +7,12 @@
 //! |---|---|
 //! | [`excerpt`] | texts of others in errors: short, on one line |
 //! | [`parse_period`], [`Calendar`], [`Quota::read`](crate::Quota::read) | the numbers of a quota, field by field |
+//! | `problem` | a response of problem details (RFC 9457) |
 //! | [`NameTable`], `COUNT` and `index` of [`Outcome`](crate::limiter::Outcome) and the like | what observers keep for each limit |
 //! | [`explain_cost`] | a cost that its limit can never grant, before the first request |
 
 pub use crate::clock::excerpt;
+#[cfg(feature = "middleware")]
+pub use crate::fields::problem_response as problem;
 pub use crate::limiter::{NameTable, explain_cost};
 pub use crate::quota::{Calendar, parse_period};

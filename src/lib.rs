@@ -66,7 +66,6 @@
 //! | `memory` | the store in this process, [`RateLimiter::in_memory`] | yes |
 //! | `middleware` | the tower layer, keys, header fields | yes |
 //! | `axum` | limits on routes, [`RateLimited`] as a response | yes |
-//! | `admin` | routes for operators: how a key stands, which are blocked, reset, penalize, block | no |
 //! | `quanta` | reads the CPU's time-stamp counter: about 3 times faster than the system clock | yes |
 //! | `retry` | the tower layer for clients that obeys `Retry-After` | yes |
 //! | `throttle` | streams, sinks and bodies that wait for a limit | yes |
@@ -93,7 +92,6 @@
 // is the one that is published, still finds links that lead nowhere.
 #![cfg_attr(
     not(all(
-        feature = "admin",
         feature = "axum",
         feature = "credentials",
         feature = "memory",

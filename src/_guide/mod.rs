@@ -19,7 +19,7 @@
 //!   compare and swap.
 //! * [Shards][shards]: one bucket that is too hot for its store.
 //! * [Leasing][leasing]: a limit that is hotter than its store, served from the memory of each node.
-//! * [Looking in][looking-in]: routes for operators: how a key stands, which keys are blocked, and
+//! * [Looking in][looking-in], in the crate `tollgate-admin`: routes for operators: how a key stands, which keys are blocked, and
 //!   setting one free.
 //! * [Observing][observing]: metrics, traces, and what limits do.
 //! * [Performance][performance]: what a limit costs.
@@ -74,8 +74,6 @@ pages! {
     leasing: "leasing.md",
     #[cfg(any(not(doctest), feature = "redis"))]
     shards: "shards.md",
-    #[cfg(all(feature = "admin", feature = "credentials"))]
-    looking_in: "looking-in.md",
     #[cfg(all(feature = "redis", feature = "tracing"))]
     observing: "observing.md",
     performance: "performance.md",
@@ -84,7 +82,7 @@ pages! {
     testing: "testing.md",
     #[cfg(all(feature = "conformance", feature = "redis"))]
     write_your_own_backend: "write-your-own-backend.md",
-    #[cfg(any(not(doctest), all(feature = "admin", feature = "credentials")))]
+    #[cfg(any(not(doctest), feature = "credentials"))]
     recipes: "recipes.md",
     migrating: "migrating.md",
 }

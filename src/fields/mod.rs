@@ -74,6 +74,8 @@ pub(crate) use self::problem::push_string as push_json_string;
 pub(crate) use self::read::read_retry_after;
 #[cfg(feature = "pacing")]
 pub(crate) use self::read::{read_date, single_value};
+#[doc(hidden)]
+pub use self::rejection::problem_response;
 pub(crate) use self::rejection::{
     OutageHint, RetryHint, SERVER_TIMING, Wording, failure, put_content_length, put_no_store,
     put_retry_after, put_retry_later, refusal, refusal_for_good, server_timing,

@@ -142,6 +142,13 @@ pub(crate) fn failure(
     response
 }
 
+/// A response of problem details. 503 asks the client to retry after a second.
+#[doc(hidden)]
+#[must_use]
+pub fn problem_response(status: StatusCode, detail: &str) -> Response<Bytes> {
+    failure(Wording::ProblemDetails, status, Some(detail), OutageHint::SOON)
+}
+
 /// Adds a `Retry-After` for an outage, unless the response has one.
 pub(crate) fn put_retry_later<B>(response: &mut Response<B>, later: OutageHint) {
     if let Some(soon) = later.format.value_from_now(later.after) {

@@ -67,16 +67,14 @@
 //!
 //! # Routes for operators
 //!
-//! With the feature `admin`, the function `admin` makes routes that show limits and keys, and reset,
-//! penalize and block. They are nowhere unless you mount them, behind your authentication.
+//! The crate `tollgate-admin` makes routes that show limits and keys, and reset, penalize and block. They
+//! are nowhere unless you mount them, behind your authentication.
 //!
 //! # What clients have left
 //!
 //! [`remaining`] tells a client how its limits stand, without a charge. The JavaScript module
 //! [`PREDICTOR`] predicts from that what later requests will get.
 
-#[cfg(feature = "admin")]
-mod admin;
 mod admission;
 mod extract;
 mod extract_body;
@@ -87,8 +85,6 @@ mod remaining;
 mod response;
 mod route;
 
-#[cfg(feature = "admin")]
-pub use self::admin::{AdminRoutes, admin};
 pub use self::extract::{Extract, ExtractFuture, ExtractLayer, HeadOnly, extract};
 pub use self::extract_body::{WholeBody, extract_body};
 pub use self::predictor::{PREDICTOR, predictor};

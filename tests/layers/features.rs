@@ -7,8 +7,7 @@ use super::layer;
 use super::read::{Token, room, sources, text, tokens};
 
 /// The features that add to rooms above `limiter` only.
-const FEATURES: [&str; 7] =
-    ["middleware", "axum", "admin", "pacing", "retry", "throttle", "credentials"];
+const FEATURES: [&str; 6] = ["middleware", "axum", "pacing", "retry", "throttle", "credentials"];
 
 #[test]
 fn rooms_do_not_know_the_features_of_higher_ones() {

@@ -33,7 +33,7 @@ const LAYERS: [&[&str]; 10] = [
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 24] = [
+const CRATES: [(&str, &[&str]); 21] = [
     ("http", &["key/", "fields/", "middleware/", "pacing/", "retry/", "routes/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/", "throttle/body.rs"]),
     ("futures_core", &["throttle/"]),
@@ -72,8 +72,6 @@ const CRATES: [(&str, &[&str]); 24] = [
             "observe/rare_lines.rs",
             "pacing/",
             "retry/",
-            // A long count lets other tasks run.
-            "routes/admin/looks.rs",
         ],
     ),
     ("jiff", &["quota/calendar/"]),
@@ -89,9 +87,6 @@ const CRATES: [(&str, &[&str]); 24] = [
     ("tower_layer", &["middleware/", "pacing/", "retry/", "routes/"]),
     ("tower_service", &["middleware/", "pacing/", "retry/", "routes/"]),
     ("sfv", &["pacing/reading.rs"]),
-    ("form_urlencoded", &["routes/admin/"]),
-    ("percent_encoding", &["routes/admin/"]),
-    ("serde_json", &["routes/admin/"]),
     ("axum", &["routes/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
 ];
 

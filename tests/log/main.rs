@@ -6,8 +6,6 @@
 
 #![cfg(all(feature = "memory", feature = "axum", feature = "tracing"))]
 
-#[cfg(feature = "admin")]
-mod admin;
 mod causes;
 mod lines;
 mod mistakes;

@@ -2,9 +2,6 @@
 
 #![cfg(all(feature = "memory", feature = "middleware"))]
 
-#[cfg(feature = "axum")]
-#[cfg(all(feature = "admin", feature = "axum"))]
-mod admin;
 mod admission;
 #[cfg(feature = "axum")]
 mod after_response;
@@ -32,7 +29,6 @@ mod one_at_a_time;
 mod remaining;
 #[cfg(feature = "axum")]
 mod replacing;
-#[cfg(feature = "axum")]
 #[cfg(feature = "axum")]
 mod rule_values;
 #[cfg(feature = "axum")]

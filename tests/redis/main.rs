@@ -4,8 +4,6 @@
 #![cfg(all(feature = "memory", feature = "redis"))]
 
 mod address_map;
-#[cfg(feature = "admin")]
-mod admin;
 mod ahead;
 mod callers;
 mod clones;
@@ -17,8 +15,6 @@ mod guide;
 mod hostile;
 #[cfg(feature = "axum")]
 mod leavers;
-#[cfg(feature = "admin")]
-mod looking_in;
 mod losses;
 mod proxy;
 mod replacing;

@@ -1,9 +1,5 @@
 //! The examples do what they say.
 
-#[cfg(all(feature = "admin", feature = "embedded"))]
-#[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../../examples/admin.rs"]
-mod admin;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/anonymous_sessions.rs"]
 mod anonymous_sessions;
@@ -46,7 +42,7 @@ mod redis_bucket;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/restart.rs"]
 mod restart;
-#[cfg(all(feature = "admin", feature = "redis"))]
+#[cfg(feature = "redis")]
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/service.rs"]
 mod service;
@@ -81,31 +77,6 @@ use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND};
 use tollgate_testing::web::{Reply, get, read_to, send, serve};
 use tollgate_testing::{START, limiter};
 use tower::ServiceExt;
-
-#[cfg(all(feature = "admin", feature = "embedded"))]
-#[tokio::test]
-async fn admin_shows_and_lifts_a_block_for_the_right_token_alone() {
-    let limiter = limiter(&ManualClock::new(START));
-    let app = admin::app(&limiter, "right");
-    let ask = async |token: &str, method: Method, path: &str, body: &'static str| {
-        admin::ask(&app, token, (method, path), body).await.unwrap()
-    };
-    let (login, key) = ("/login", "/admin/limits/login/mallory");
-    for status in [200, 200, 200, 200, 200, 429] {
-        assert_eq!(ask("none", Method::POST, login, "").await.0, status);
-    }
-    for token in ["", "wrong", "right ", "Bearer right"] {
-        assert_eq!(ask(token, Method::DELETE, key, "").await, (403, String::new()), "{token}");
-    }
-    let (status, shown) = ask("right", Method::GET, key, "").await;
-    assert!(status == 200 && shown.contains("\"wait_ms\":720000"), "{shown}");
-    let (status, shown) =
-        ask("right", Method::POST, "/admin/limits/login/mallory/block", r#"{"time": "1 day"}"#)
-            .await;
-    assert!(status == 200 && shown.contains("\"blocked_until\":\"2023-11-15T"), "{shown}");
-    assert_eq!(ask("right", Method::DELETE, key, "").await.0, 204);
-    assert_eq!(ask("none", Method::POST, login, "").await.0, 200);
-}
 
 #[tokio::test]
 async fn body_key_limits_log_ins_by_the_email_in_any_spelling() {
@@ -220,7 +191,7 @@ async fn embedded_brings_no_more_reports_after_a_restart() {
     std::fs::remove_file(&path).unwrap();
 }
 
-#[cfg(all(feature = "admin", feature = "redis"))]
+#[cfg(feature = "redis")]
 #[tokio::test]
 async fn the_whole_service_limits_without_redis_and_shows_it() {
     use http::Method;

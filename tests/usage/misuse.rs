@@ -218,7 +218,8 @@ fn suggestion(span: &Value) -> Option<&str> {
 fn rustc(name: &str, source: &str) -> String {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("misuse");
     fs::create_dir_all(&directory).unwrap();
-    let (library, dependencies) = library();
+    let (tollgate, dependencies) = library("tollgate");
+    let (admin, _) = library("tollgate_admin");
     let argument = |name: &str, path: &Path| {
         let mut argument = OsString::from(name);
         argument.push(path);
@@ -231,7 +232,9 @@ fn rustc(name: &str, source: &str) -> String {
         .arg("-L")
         .arg(argument("dependency=", &dependencies))
         .arg("--extern")
-        .arg(argument("tollgate=", &library))
+        .arg(argument("tollgate=", &tollgate))
+        .arg("--extern")
+        .arg(argument("tollgate_admin=", &admin))
         .arg("-")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -245,14 +248,15 @@ fn rustc(name: &str, source: &str) -> String {
 /// The newest library that is no newer than this test, and where the libraries are.
 ///
 /// Others may lie beside it, built with other features.
-fn library() -> (PathBuf, PathBuf) {
+fn library(name: &str) -> (PathBuf, PathBuf) {
     let test = env::current_exe().unwrap();
     let directory = test.parent().unwrap().to_owned();
     let built = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
     let linked = built(&test);
+    let prefix = format!("lib{name}-");
     let is_library = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy();
-        name.starts_with("libtollgate-") && name.ends_with(".rlib") && built(path) <= linked
+        name.starts_with(&prefix) && name.ends_with(".rlib") && built(path) <= linked
     };
     let files = fs::read_dir(&directory).unwrap().map(|file| file.unwrap().path());
     let library = files.filter(is_library).max_by_key(|path| built(path));
@@ -282,7 +286,6 @@ fn lines_that_are_wrong_do_not_compile() {
 }
 
 /// Routes for operators that are mounted without a guard.
-#[cfg(feature = "admin")]
 #[test]
 fn routes_for_operators_cannot_be_mounted_without_a_guard() {
     // The snippets do not know axum: a router that has said what it lacks stands for the application.
@@ -292,32 +295,32 @@ fn routes_for_operators_cannot_be_mounted_without_a_guard() {
         &[
             [
                 "nested",
-                "routes::admin(limiter, [&L]).without_authentication::<()>().nest(\"/admin\", routes::admin(limiter, [&L]));",
+                "tollgate_admin::admin(limiter, [&L]).without_authentication::<()>().nest(\"/admin\", tollgate_admin::admin(limiter, [&L]));",
                 "E0308",
                 "`AdminRoutes`",
             ],
             [
                 "merged",
-                "routes::admin(limiter, [&L]).without_authentication::<()>().merge(routes::admin(limiter, [&L]));",
+                "tollgate_admin::admin(limiter, [&L]).without_authentication::<()>().merge(tollgate_admin::admin(limiter, [&L]));",
                 "E0277",
                 "`AdminRoutes`",
             ],
             [
                 "as a service",
-                "routes::admin(limiter, [&L]).without_authentication::<()>().nest_service(\"/admin\", routes::admin(limiter, [&L]));",
+                "tollgate_admin::admin(limiter, [&L]).without_authentication::<()>().nest_service(\"/admin\", tollgate_admin::admin(limiter, [&L]));",
                 "E0277",
                 "`AdminRoutes`",
             ],
             [
                 "a layer of the app in place of a guard",
-                "drop(routes::admin(limiter, [&L]).layer(()));",
+                "drop(tollgate_admin::admin(limiter, [&L]).layer(()));",
                 "E0599",
                 "`AdminRoutes`",
             ],
         ],
     );
     assert!(wrong_rows.is_empty(), "{}", wrong_rows.join("\n"));
-    let unused = "routes::admin(limiter, [&L]);";
+    let unused = "tollgate_admin::admin(limiter, [&L]);";
     let wrong_rows = wrong(
         "misuse_admin_unused",
         "warning",

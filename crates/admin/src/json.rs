@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::path::{below, encode, key_segment};
 use super::query::{ListQuery, name_of};
-use crate::backend::{DebtorCount, DebtorKind, DebtorPage, OnFailure};
-use crate::limiter::{Debtor, Limit, Snapshot};
-use crate::quota::Kind;
+use tollgate::backend::{DebtorCount, DebtorKind, DebtorPage, OnFailure};
+use tollgate::limiter::{Debtor, Limit, Snapshot};
+use tollgate::quota::Kind;
 
 /// A limit and its numbers `in_force`; `path` is that of the page.
 pub(super) fn limit(limit: &Limit, in_force: &Limit, path: &str) -> Value {
@@ -20,6 +20,7 @@ pub(super) fn limit(limit: &Limit, in_force: &Limit, path: &str) -> Value {
         "kind": match quota.kind() {
             Kind::TokenBucket => "token bucket",
             Kind::FixedWindow => "fixed window",
+            _ => "other",
         },
         "rate": quota.rate(),
         "period_us": u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX),
@@ -34,6 +35,7 @@ pub(super) fn limit(limit: &Limit, in_force: &Limit, path: &str) -> Value {
         "on_failure": limit.get_on_failure().map(|on_failure| match on_failure {
             OnFailure::Refuse => "refuse",
             OnFailure::Admit => "admit",
+            _ => "other",
         }),
         "bucket": {
             "step_us": bucket.step(),

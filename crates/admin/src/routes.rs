@@ -1,16 +1,6 @@
 //! Routes for operators: the limits, how a key stands, which keys are in debt or blocked, and what an
 //! operator does about it.
 
-mod body;
-mod changes;
-mod error;
-mod json;
-mod looks;
-mod path;
-mod query;
-mod reply;
-mod state;
-
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
@@ -23,8 +13,9 @@ use axum::routing::{Route, get, post};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::state::AdminState;
-use crate::limiter::{Limit, RateLimiter};
+use super::state::AdminState;
+use super::{changes, error, looks, reply};
+use tollgate::{Limit, RateLimiter};
 
 /// Makes routes for operators. **Without a [guard](AdminRoutes::guard), any client that reaches them
 /// may use them.** So what this returns is no router yet, and cannot be mounted by mistake:
@@ -41,9 +32,9 @@ use crate::limiter::{Limit, RateLimiter};
 /// | `POST /{limit}/{key}/penalize` with `{"tokens": 5}` | [penalizes](RateLimiter::penalize) |
 /// | `POST /{limit}/{key}/block` with `{"seconds": 3600}` or `{"time": "1 hour"}` | [blocks](RateLimiter::block) |
 ///
-/// A key is written in its [text form](crate::Key::to_text), as the list shows it, and percent-encoded
+/// A key is written in its [text form](tollgate::Key::to_text), as the list shows it, and percent-encoded
 /// once, as in any path: `alice`, `n=7` for the number 7, `ip=192.0.2.1` for an address. The guide
-/// [looking in](crate::_guide::looking_in) shows each answer.
+/// [looking in](crate::guide) shows each answer.
 ///
 /// # What is safe
 ///
@@ -68,7 +59,7 @@ use crate::limiter::{Limit, RateLimiter};
 /// use axum::http::{StatusCode, header::AUTHORIZATION};
 /// use axum::middleware::{Next, from_fn};
 /// use axum::response::Response;
-/// use tollgate::routes::admin;
+/// use tollgate_admin::admin;
 /// use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter};
 ///
 /// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
@@ -93,7 +84,7 @@ use crate::limiter::{Limit, RateLimiter};
 ///
 /// ```compile_fail,E0308
 /// # use axum::Router;
-/// # use tollgate::routes::admin;
+/// # use tollgate_admin::admin;
 /// # use tollgate::{HOUR, Limit, Quota, RateLimiter};
 /// # const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 /// # let limiter = RateLimiter::in_memory();

@@ -5,7 +5,7 @@
 //! buckets are in a file, here one in the directory for temporary files: the store in memory keeps no
 //! keys, and could only count.
 //!
-//! Run it with `cargo run --features admin,credentials,embedded --example admin`.
+//! Run it with `cargo run -p tollgate-admin --example admin`.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use axum::response::Response;
 use axum::routing::post;
 use tollgate::backend::Embedded;
 use tollgate::key::{Key, digest, header};
-use tollgate::routes::admin;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimiter};
+use tollgate_admin::admin;
 use tower::ServiceExt;
 
 /// The header field stands for what your authentication has established.

@@ -6,10 +6,10 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 
-use crate::backend::{BackendError, KeyTextError};
-use crate::clock::excerpt;
-use crate::fields::{self, OutageHint, Wording};
-use crate::limiter::{Limit, RateLimited};
+use tollgate::backend::{BackendError, KeyTextError};
+use tollgate::kit::excerpt;
+use tollgate::kit::problem;
+use tollgate::limiter::{Limit, RateLimited};
 
 /// A request that is not answered, and why.
 #[derive(Debug)]
@@ -72,8 +72,7 @@ impl From<RateLimited> for AdminError {
 impl IntoResponse for AdminError {
     fn into_response(self) -> Response {
         let Self { status, detail } = self;
-        let (words, later) = (Wording::ProblemDetails, OutageHint::SOON);
-        fields::failure(words, status, Some(&detail), later).map(Body::from)
+        problem(status, &detail).map(Body::from)
     }
 }
 

@@ -12,8 +12,8 @@ use http::StatusCode;
 use http::header::AUTHORIZATION;
 use serde_json::Value;
 use tollgate::backend::Redis;
-use tollgate::routes::admin;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter};
+use tollgate_admin::admin;
 use tollgate_testing::redis::Server;
 use tollgate_testing::web::serve;
 

@@ -8,8 +8,8 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 
 use super::error::AdminError;
-use crate::clock::excerpt;
-use crate::middleware::{BufferError, buffer};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tollgate::kit::excerpt;
 
 /// The largest body.
 const MAX_BYTES: usize = 4 * 1024;
@@ -49,17 +49,16 @@ pub(super) async fn fields(
             ),
         ));
     }
-    let body = buffer(body, MAX_BYTES).await.map_err(|error| match error {
-        BufferError::TooLarge => AdminError::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!(
+    let body = Limited::new(body, MAX_BYTES).collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            let detail = format!(
                 "the body has more than {MAX_BYTES} bytes (one object with one field is enough)"
-            ),
-        ),
-        BufferError::Broken(_) => AdminError::bad_request("the body has not come to its end"),
+            );
+            return AdminError::new(StatusCode::PAYLOAD_TOO_LARGE, detail);
+        }
+        AdminError::bad_request("the body has not come to its end")
     })?;
-    let bytes = body.bytes();
-    match serde_json::from_slice(bytes) {
+    match serde_json::from_slice(&body.to_bytes()) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(_) => Err(unprocessable("the body is not an object")),
         Err(error) => Err(AdminError::bad_request(format!("the body is not JSON: {error}"))),

@@ -1,7 +1,7 @@
 //! What the routes know.
 
 use super::error::AdminError;
-use crate::limiter::{Limit, RateLimiter};
+use tollgate::limiter::{Limit, RateLimiter};
 
 /// The limiter, and the limits by which it is looked into.
 pub(super) struct AdminState {
@@ -24,8 +24,9 @@ impl AdminState {
 
     /// A limit with the numbers in force, to show them. Calls get the limit itself, since the limiter
     /// finds the numbers in force by it.
-    pub(super) fn in_force<'s>(&'s self, limit: &'s Limit) -> &'s Limit {
-        self.limiter.replacement(limit).map_or(limit, |replacement| replacement)
+    pub(super) fn in_force(&self, limit: &Limit) -> Limit {
+        // They were given to a limit of this name before.
+        Limit::try_new(limit.name(), self.limiter.quota(limit)).unwrap_or_else(|_| limit.clone())
     }
 
     /// The limit of this name.

@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::error::AdminError;
 use super::state::AdminState;
 use super::{body, json as shown, path, query, reply};
-use crate::backend::Key;
-use crate::limiter::Snapshot;
+use tollgate::backend::Key;
+use tollgate::limiter::Snapshot;
 
 type KeyPath = Result<Path<(String, String)>, PathRejection>;
 

@@ -14,8 +14,8 @@ use tollgate::backend::{
     DebtorQuery, DebtorReport, Memory, StoredKey,
 };
 use tollgate::clock::ManualClock;
-use tollgate::routes::admin;
 use tollgate::{DAY, HOUR, Key, Limit, MINUTE, OnFailure, Quota, RateLimiter};
+use tollgate_admin::admin;
 use tollgate_testing::web::{Reply, send, serve};
 use tollgate_testing::{START, at_once, limiter};
 use tower::ServiceExt;
@@ -613,7 +613,7 @@ fn two_limits_of_one_name_are_a_mistake() {
 async fn the_limits_of_a_configuration_can_be_given() {
     let limiter = RateLimiter::in_memory();
     let table: std::collections::BTreeMap<String, Quota> =
-        toml::from_str("api = '10 per second'").unwrap();
+        serde_json::from_str(r#"{"api": "10 per second"}"#).unwrap();
     let limits = table.iter().map(|(name, quota)| Limit::try_new(&**name, *quota).unwrap());
     let app: Router = admin(&limiter, limits).without_authentication();
     let reply = ask(&app, Request::get("/").body(Body::empty()).unwrap()).await;

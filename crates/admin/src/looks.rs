@@ -13,8 +13,8 @@ use super::error::AdminError;
 use super::query::ListQuery;
 use super::state::AdminState;
 use super::{json as shown, path, query, reply};
-use crate::backend::{DebtorCount, DebtorReport, Key};
-use crate::limiter::{Limit, RateLimited, RateLimiter};
+use tollgate::backend::{DebtorCount, DebtorReport, Key};
+use tollgate::limiter::{Limit, RateLimited, RateLimiter};
 
 /// `GET /`
 pub(super) async fn show_limits(
@@ -25,7 +25,7 @@ pub(super) async fn show_limits(
     query::none(asked.as_deref())?;
     let limits = state.limits().iter();
     let limits: Vec<_> =
-        limits.map(|limit| shown::limit(limit, state.in_force(limit), uri.path())).collect();
+        limits.map(|limit| shown::limit(limit, &state.in_force(limit), uri.path())).collect();
     Ok(reply::json(&json!({ "limits": limits })))
 }
 
@@ -56,9 +56,9 @@ pub(super) async fn list_debtors(
         DebtorReport::Page(page) => Ok(reply::json(&shown::page(limit, &asked, &page, uri.path()))),
         DebtorReport::Count(first) => {
             let count = count_all(state.limiter(), limit, &asked, first).await?;
-            Ok(reply::json(&shown::count(state.in_force(limit), &asked, &count)))
+            Ok(reply::json(&shown::count(&state.in_force(limit), &asked, &count)))
         }
-        DebtorReport::Unsupported => Err(AdminError::new(
+        _ => Err(AdminError::new(
             StatusCode::NOT_IMPLEMENTED,
             "the store of this limiter cannot list keys (look at a key by its name)",
         )),
@@ -79,7 +79,7 @@ async fn count_all(
         match call.await? {
             DebtorReport::Count(more) => count = count.merge(more),
             // Not reached: a store that counts does not list.
-            DebtorReport::Page(_) | DebtorReport::Unsupported => break,
+            _ => break,
         }
     }
     Ok(count)

@@ -1,8 +1,8 @@
 //! The parameters of a query.
 
 use super::error::AdminError;
-use crate::backend::{DebtorCursor, DebtorKind, DebtorQuery};
-use crate::clock::excerpt;
+use tollgate::backend::{DebtorCursor, DebtorKind, DebtorQuery};
+use tollgate::kit::excerpt;
 
 /// The largest page.
 const MAX: usize = 1_000;
@@ -49,6 +49,7 @@ pub(super) const fn name_of(kind: DebtorKind) -> &'static str {
     match kind {
         DebtorKind::InDebt => "debt",
         DebtorKind::Blocked => "blocked",
+        _ => "other",
     }
 }
 

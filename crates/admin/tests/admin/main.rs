@@ -1,0 +1,6 @@
+//! The routes for operators.
+
+mod examples;
+mod redis;
+mod redis_guide;
+mod routes;
