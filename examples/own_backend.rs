@@ -1,7 +1,7 @@
 //! A store of one's own: the code of the guide "Write your own backend", and a limiter on it.
 //!
-//! Run it with `cargo run --example own_backend`. `cargo test --example own_backend --features
-//! conformance` runs the conformance suite on the store.
+//! Run it with `cargo run --example own_backend`. `cargo test --example own_backend` runs the
+//! conformance suite on the store.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -128,7 +128,7 @@ async fn main() -> Result<(), tollgate::RateLimited> {
     Ok(())
 }
 
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
 mod conformance {
-    tollgate::conformance!(|clock| super::TableStore::new(clock));
+    tollgate_conformance::conformance!(|clock| super::TableStore::new(clock));
 }

@@ -9,6 +9,7 @@
 //! | [`parse_period`], [`Calendar`], [`Quota::read`](crate::Quota::read) | the numbers of a quota, field by field |
 //! | `problem` | a response of problem details (RFC 9457) |
 //! | [`NameTable`], `COUNT` and `index` of [`Outcome`](crate::limiter::Outcome) and the like | what observers keep for each limit |
+//! | [`Bucket::part_of`](crate::algebra::Bucket::part_of), [`Quota::windows`](crate::Quota::windows) | changed numbers and calendars in the suite for stores |
 //! | [`explain_cost`] | a cost that its limit can never grant, before the first request |
 
 pub use crate::clock::excerpt;

@@ -82,7 +82,6 @@
 //! | `leasing` | lots of tokens that each node serves from its memory, for limits hotter than a store | no |
 //! | `calendar` | quotas whose windows begin when a day, a week or a month does in a time zone | no |
 //! | `uuid` | [`Key`] from the `Uuid` of the crate `uuid` | no |
-//! | `conformance` | a test suite for a store of your own, `backend::conformance` | no |
 //! | `serde` | [`Quota`] and [`Limit`] in configuration files, [`Snapshot`] as JSON | no |
 
 #![warn(clippy::unwrap_used, clippy::expect_used)]
@@ -102,6 +101,10 @@
     )),
     allow(rustdoc::broken_intra_doc_links)
 )]
+
+// The conformance suite names this crate, also where it is a part of its unit tests.
+#[cfg(test)]
+extern crate self as tollgate;
 
 #[cfg(all(any(doc, doctest), feature = "axum", feature = "memory", feature = "retry"))]
 pub mod _guide;
@@ -136,6 +139,8 @@ pub mod routes;
 pub mod throttle;
 
 pub use self::backend::Key;
+#[cfg(test)]
+pub(crate) use self::backend::conformance::suite;
 pub use self::clock::Timestamp;
 #[cfg(feature = "middleware")]
 pub use self::key::{Head, KeyExtractor};

@@ -80,7 +80,7 @@ pages! {
     security: "security.md",
     #[cfg(feature = "redis")]
     testing: "testing.md",
-    #[cfg(all(feature = "conformance", feature = "redis"))]
+    #[cfg(feature = "redis")]
     write_your_own_backend: "write-your-own-backend.md",
     #[cfg(any(not(doctest), feature = "credentials"))]
     recipes: "recipes.md",

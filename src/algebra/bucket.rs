@@ -87,7 +87,9 @@ impl Bucket {
     ///
     /// For example, 10 per minute of three nodes is a token worth 18,000,000 units where it was worth
     /// 6,000,000.
-    pub(crate) fn part_of(&self, nodes: u32) -> Option<Self> {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn part_of(&self, nodes: u32) -> Option<Self> {
         let token =
             self.token.get().checked_mul(u64::from(nodes)).filter(|all| *all <= MAX_UNITS)?;
         let least = if self.capacity > 0 { token.cast_signed() } else { 0 };

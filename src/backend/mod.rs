@@ -8,7 +8,7 @@
 //! | `Embedded` | one process whose limits survive a restart, with the feature `embedded` |
 //! | `Optimistic` | any store that can compare and swap, with the feature `optimistic` |
 //! | `Leasing` | a wrapper for limits that are hotter than a store, with the feature `leasing` |
-//! | your own | any other store: implement [`Backend`], most easily by [`BucketStore`]; the feature `conformance` has its tests |
+//! | your own | any other store: implement [`Backend`], most easily by [`BucketStore`]; the crate `tollgate-conformance` has its tests |
 //!
 //! Wrappers around any of them, for the day on which a store is not well:
 //!
@@ -67,8 +67,18 @@ mod answer;
 mod apply;
 mod charge;
 mod circuit_breaker;
-#[cfg(any(test, feature = "conformance"))]
-pub mod conformance;
+// The suite is compiled into the unit tests, which play its random calls: as a dependency, it would
+// bring another copy of every type.
+#[cfg(test)]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    unused_macros,
+    reason = "unit tests use parts of it"
+)]
+#[path = "../../crates/conformance/src/lib.rs"]
+pub(crate) mod conformance;
 mod debtors;
 mod deny_cache;
 #[cfg(feature = "embedded")]

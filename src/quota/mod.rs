@@ -543,7 +543,9 @@ impl Quota {
     }
 
     /// The calendar of the windows, also without the feature, where there is none.
-    pub(crate) const fn windows(&self) -> Option<Calendar> {
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn windows(&self) -> Option<Calendar> {
         self.calendar
     }
 

@@ -54,8 +54,6 @@ const CRATES: [(&str, &[&str]); 21] = [
             "backend/redis/",
             "backend/remote/batch/",
             "backend/remote/pages.rs",
-            // The checks run in tokio's runtime, as stores of this crate and most others do.
-            "backend/conformance/",
             "clock/",
             "limiter/reserved_slot.rs",
             "limiter/detached.rs",

@@ -441,7 +441,7 @@ async fn llm_queue_serves_at_the_end_only_requests_with_a_turn_soon() {
     assert_eq!((all.2, all.3), ((503, millis(30)), (503, millis(30))));
 }
 
-/// With the feature `conformance`, its own tests run here as well: the suite on its store.
+/// Its own tests run here as well: the suite on its store.
 #[tokio::test]
 async fn own_backend_refuses_when_its_rows_say_so() {
     let clock = ManualClock::new(START);

@@ -5,7 +5,6 @@
 
 mod bound;
 mod changes;
-#[cfg(feature = "conformance")]
 mod conformance;
 mod driver;
 mod failures;

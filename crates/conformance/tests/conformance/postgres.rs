@@ -7,7 +7,7 @@ use tollgate::backend::Postgres;
 
 use tollgate_testing::postgres::Server;
 
-tollgate::conformance!(|| async {
+tollgate_conformance::conformance!(|| async {
     let server = Server::shared();
     let postgres = Postgres::at(server.settings()).schema(server.unused_name());
     postgres.deadline(Duration::from_secs(60)).connect().await.unwrap()

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::panic::catch_unwind;
 
 use tollgate::Timestamp;
-use tollgate::backend::conformance::Check;
 use tollgate::clock::ManualClock;
+use tollgate_conformance::Check;
 
 use crate::mutants::{Mistake, Mutant};
 
@@ -154,5 +154,5 @@ fn a_failure_says_what_was_asked_held_due_and_answered() {
 mod without_a_mistake {
     use super::*;
 
-    tollgate::conformance!(|clock| Mutant::new(Mistake::None, clock));
+    tollgate_conformance::conformance!(|clock| Mutant::new(Mistake::None, clock));
 }

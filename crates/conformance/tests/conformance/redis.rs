@@ -17,12 +17,12 @@ async fn connect(prefix: &str) -> Redis {
     redis.deadline(Duration::from_secs(60)).connect().await.unwrap()
 }
 
-tollgate::conformance!(|| connect("plain"));
+tollgate_conformance::conformance!(|| connect("plain"));
 
 mod within_all_wrappers {
     use tollgate::backend::{CircuitBreaker, DenyCache, Fallback, Memory};
 
-    tollgate::conformance!(|| async {
+    tollgate_conformance::conformance!(|| async {
         let store = DenyCache::new(CircuitBreaker::new(super::connect("wrapped").await));
         Fallback::new(store.max_age(tollgate::MINUTE), Memory::new())
     });

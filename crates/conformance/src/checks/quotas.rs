@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use crate::algebra::{Bucket, Terms};
-use crate::backend::conformance::quotas::{TICK, bucket};
-use crate::backend::conformance::subject::Subject;
-use crate::backend::conformance::trial::Trial;
-use crate::backend::{Adjustment, BucketId, Charge, Key};
-use crate::clock::Timestamp;
-use crate::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
+use super::super::quotas::{TICK, bucket};
+use super::super::subject::Subject;
+use super::super::trial::Trial;
+use tollgate::algebra::{Bucket, Terms};
+use tollgate::backend::{Adjustment, BucketId, Charge, Key};
+use tollgate::clock::Timestamp;
+use tollgate::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
 
 /// The most units that can be counted.
 const MOST: u64 = 1 << 53;
 
 /// Zero cost, a capacity of zero, tokens that begin below the capacity, and the largest numbers.
-pub(in crate::backend::conformance) async fn the_edges_of_the_formula_are_exact(subject: Subject) {
+pub(crate) async fn the_edges_of_the_formula_are_exact(subject: Subject) {
     let mut trial = Trial::new(&subject);
     for (nth, quota) in [
         Quota::token_bucket(1, TICK),
@@ -66,9 +66,7 @@ async fn exercise(trial: &mut Trial, id: BucketId<'_>, bucket: &Bucket) {
 }
 
 /// Windows with and without a start, however far away that is: each gains at its own instants.
-pub(in crate::backend::conformance) async fn windows_begin_at_their_start_or_phase(
-    subject: Subject,
-) {
+pub(crate) async fn windows_begin_at_their_start_or_phase(subject: Subject) {
     let mut trial = Trial::new(&subject);
     let mut quotas: Vec<_> =
         [MINUTE, HOUR, DAY * 30].map(|period| Quota::fixed_window(4, period)).to_vec();
@@ -94,7 +92,7 @@ pub(in crate::backend::conformance) async fn windows_begin_at_their_start_or_pha
 
 /// Buckets that have filled up, as time passed or by a refund, and are used again: by the same
 /// numbers and by others. A store may have dropped them.
-pub(in crate::backend::conformance) async fn a_full_bucket_equals_none(subject: Subject) {
+pub(crate) async fn a_full_bucket_equals_none(subject: Subject) {
     let mut trial = Trial::new(&subject);
     // The first gain all that they hold within a tick, so they are full although no clock is set.
     let quotas = [
@@ -133,9 +131,7 @@ pub(in crate::backend::conformance) async fn a_full_bucket_equals_none(subject: 
 /// A plan becomes slower: until a request is admitted by it, the bucket gains by the faster one. So
 /// it is a refusal, a look, an adjustment or a list with a refusal that changes nothing, and a
 /// charge or a reservation that does.
-pub(in crate::backend::conformance) async fn slower_numbers_wait_until_they_admit(
-    subject: Subject,
-) {
+pub(crate) async fn slower_numbers_wait_until_they_admit(subject: Subject) {
     let mut trial = Trial::new(&subject);
     let pro = bucket(Quota::token_bucket(10_000, DAY));
     let free = bucket(Quota::token_bucket(100, DAY).max_reserved(50));
@@ -188,7 +184,7 @@ pub(in crate::backend::conformance) async fn slower_numbers_wait_until_they_admi
 /// The numbers of a limit change between calls: upgrades, downgrades, other kinds, other starts.
 /// A charge stores the bucket for the new numbers, and so does a refusal if they are not slower. A
 /// look does not.
-pub(in crate::backend::conformance) async fn changed_numbers_keep_what_was_used(subject: Subject) {
+pub(crate) async fn changed_numbers_keep_what_was_used(subject: Subject) {
     let mut trial = Trial::new(&subject);
     let now = subject.now().await;
     let quotas = [

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::model::RecordMap;
 use super::subject::Subject;
-use crate::algebra::{Bucket, Units};
-use crate::backend::{
+use tollgate::algebra::{Bucket, Units};
+use tollgate::backend::{
     Adjustment, Applied, BackendError, BucketId, BucketRecord, Charge, DebtorQuery, DebtorReport,
     OwnedBucketId, Reading, adjust_all, apply_all, reset_all,
 };
-use crate::clock::{Clock, Timestamp};
+use tollgate::clock::{Clock, Timestamp};
 
 /// A series of calls. Each is made to the store, and then to the model at the time that the store
 /// has reported. The whole answers have to be equal.

@@ -50,7 +50,6 @@ async fn admits_no_more_than_the_bound(stores: [impl Backend; 2]) {
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-#[cfg(feature = "redis")]
 #[tokio::test]
 async fn nodes_on_redis_stay_within_the_bound() {
     use tollgate::backend::Redis;
@@ -61,7 +60,6 @@ async fn nodes_on_redis_stay_within_the_bound() {
     admits_no_more_than_the_bound([connect().await, connect().await]).await;
 }
 
-#[cfg(feature = "postgres")]
 #[tokio::test]
 async fn nodes_on_postgres_stay_within_the_bound() {
     use tollgate::backend::Postgres;

@@ -4,51 +4,51 @@ use std::time::Duration;
 
 use super::dice::Dice;
 use super::quotas::{random_quota, vary_quota};
-use crate::algebra::{Bucket, State, Terms};
-use crate::backend::{Adjustment, BucketId, Change, Charge, Key};
-use crate::clock::Timestamp;
-use crate::quota::{Kind, Quota};
+use tollgate::algebra::{Bucket, State, Terms};
+use tollgate::backend::{Adjustment, BucketId, Change, Charge, Key};
+use tollgate::clock::Timestamp;
+use tollgate::quota::{Kind, Quota};
 
 /// One call of a store, as owned values.
 #[derive(Clone, Debug)]
-pub(in crate::backend) enum Step {
+pub(crate) enum Step {
     Apply(Vec<TestCharge>),
     Adjust(Vec<TestAdjustment>),
     Reset(Vec<TestBucket>),
 }
 
 #[derive(Clone, Debug)]
-pub(in crate::backend) struct TestBucket {
-    pub(in crate::backend) limit: &'static str,
-    pub(in crate::backend) key: Key,
-    pub(in crate::backend) shard: u32,
+pub(crate) struct TestBucket {
+    pub(crate) limit: &'static str,
+    pub(crate) key: Key,
+    pub(crate) shard: u32,
 }
 
 #[derive(Clone, Debug)]
-pub(in crate::backend) struct TestCharge {
-    pub(in crate::backend) target: TestBucket,
-    pub(in crate::backend) other: Option<u32>,
-    pub(in crate::backend) bucket: Bucket,
-    pub(in crate::backend) units: i64,
-    pub(in crate::backend) terms: Terms,
-    pub(in crate::backend) takes: bool,
+pub(crate) struct TestCharge {
+    pub(crate) target: TestBucket,
+    pub(crate) other: Option<u32>,
+    pub(crate) bucket: Bucket,
+    pub(crate) units: i64,
+    pub(crate) terms: Terms,
+    pub(crate) takes: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(in crate::backend) struct TestAdjustment {
-    pub(in crate::backend) target: TestBucket,
-    pub(in crate::backend) bucket: Bucket,
-    pub(in crate::backend) change: Change,
+pub(crate) struct TestAdjustment {
+    pub(crate) target: TestBucket,
+    pub(crate) bucket: Bucket,
+    pub(crate) change: Change,
 }
 
 impl TestBucket {
-    pub(in crate::backend) fn id(&self) -> BucketId<'_> {
+    pub(crate) fn id(&self) -> BucketId<'_> {
         BucketId::new(self.limit, &self.key).shard(self.shard)
     }
 }
 
 impl TestCharge {
-    pub(in crate::backend) fn charge(&self) -> Charge<'_> {
+    pub(crate) fn charge(&self) -> Charge<'_> {
         let (id, bucket) = (self.target.id(), &self.bucket);
         let charge = match self.takes {
             true => Charge::take(id, bucket, self.units),
@@ -60,22 +60,22 @@ impl TestCharge {
 }
 
 impl TestAdjustment {
-    pub(in crate::backend) fn adjustment(&self) -> Adjustment<'_> {
+    pub(crate) fn adjustment(&self) -> Adjustment<'_> {
         Adjustment::new(self.target.id(), &self.bucket, self.change)
     }
 }
 
 /// The keys of a history.
-pub(in crate::backend) fn keys() -> [Key; 3] {
+pub(crate) fn keys() -> [Key; 3] {
     [Key::GLOBAL, Key::from("alice"), Key::from((7_u64, "bob"))]
 }
 
 /// A history: random calls on a few limits and a few keys, while time passes.
-pub(in crate::backend) struct History {
-    pub(in crate::backend) dice: Dice,
-    pub(in crate::backend) limits: Vec<(&'static str, Quota)>,
+pub(crate) struct History {
+    pub(crate) dice: Dice,
+    pub(crate) limits: Vec<(&'static str, Quota)>,
     /// States that charges have left lately, for adjustments to name.
-    pub(in crate::backend) seen: Vec<State>,
+    pub(crate) seen: Vec<State>,
     changes: QuotaChanges,
     /// Whether nearly all steps are single charges without debt.
     plain: bool,
@@ -84,7 +84,7 @@ pub(in crate::backend) struct History {
 /// How often the quotas of the limits change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum QuotaChanges {
-    #[cfg(all(test, feature = "redis"))]
+    #[allow(dead_code, reason = "as `steady`")]
     Never,
     Rarely,
     Often,
@@ -94,7 +94,7 @@ enum QuotaChanges {
 
 impl History {
     /// A history in which the quotas change; how often depends on the seed.
-    pub(in crate::backend) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let mut dice = Dice(seed);
         let limits = ["a", "b", "c"].map(|name| (name, random_quota(&mut dice))).to_vec();
         let changes = match seed % 5 {
@@ -106,8 +106,8 @@ impl History {
     }
 
     /// A history in which the quotas stay, and every full bucket equals one that was never used.
-    #[cfg(all(test, feature = "redis"))]
-    pub(in crate::backend) fn steady(seed: u64) -> Self {
+    #[allow(dead_code, reason = "for tests of stores that drop full buckets")]
+    pub(crate) fn steady(seed: u64) -> Self {
         let mut history = Self { changes: QuotaChanges::Never, ..Self::new(seed) };
         for (_, quota) in &mut history.limits {
             *quota = quota.initial(quota.get_capacity());
@@ -119,7 +119,6 @@ impl History {
     /// Whether a quota changes now: once in `one_in` times in a history of many changes.
     fn changes_now(&mut self, one_in: u64) -> bool {
         match self.changes {
-            #[cfg(all(test, feature = "redis"))]
             QuotaChanges::Never => false,
             QuotaChanges::Rarely => self.dice.one_in(one_in.saturating_mul(5)),
             QuotaChanges::Often | QuotaChanges::Always => self.dice.one_in(one_in),
@@ -167,7 +166,7 @@ impl History {
         self.limits[place].1 = other.validated().unwrap_or(before);
     }
 
-    pub(in crate::backend) fn draw_charge(&mut self) -> TestCharge {
+    pub(crate) fn draw_charge(&mut self) -> TestCharge {
         if self.changes == QuotaChanges::Always && self.dice.one_in(3) {
             self.change();
         }
@@ -221,7 +220,7 @@ impl History {
         TestAdjustment { target, bucket, change }
     }
 
-    pub(in crate::backend) fn step(&mut self) -> Step {
+    pub(crate) fn step(&mut self) -> Step {
         if self.changes_now(12) {
             self.change();
         }
@@ -246,11 +245,7 @@ impl History {
     }
 
     /// The time of the next call: later, or sometimes earlier, but not before `earliest`.
-    pub(in crate::backend) fn next_time(
-        &mut self,
-        now: Timestamp,
-        earliest: Timestamp,
-    ) -> Timestamp {
+    pub(crate) fn next_time(&mut self, now: Timestamp, earliest: Timestamp) -> Timestamp {
         let most = if self.dice.one_in(9) { 1 << 44 } else { 1 << 24 };
         let by = i64::try_from(self.dice.up_to(most)).unwrap();
         let by = if self.dice.one_in(12) { -by } else { by };

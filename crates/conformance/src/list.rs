@@ -3,7 +3,7 @@
 use super::check::{Check, ClockKind};
 use super::checks::*;
 use super::subject::IntoStore;
-use crate::clock::ManualClock;
+use tollgate::clock::ManualClock;
 
 /// Makes a list of the checks.
 #[doc(hidden)]

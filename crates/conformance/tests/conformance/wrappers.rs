@@ -14,7 +14,7 @@ use tollgate::backend::{
 mod that_a_service_has_on_a_clock_that_is_set {
     use super::*;
 
-    tollgate::conformance!(|clock| {
+    tollgate_conformance::conformance!(|clock| {
         let store = CircuitBreaker::new(Memory::new().clock(clock.clone())).clock(clock.clone());
         let store = DenyCache::new(store).clock(clock.clone()).max_age(DAY);
         Fallback::new(store, Memory::new().clock(clock)).nodes(3)
@@ -81,7 +81,7 @@ impl Backend for ByTurns {
 mod that_answer_at_once_and_later {
     use super::*;
 
-    tollgate::conformance!(|clock| ByTurns {
+    tollgate_conformance::conformance!(|clock| ByTurns {
         inner: Arc::new(Memory::new().clock(clock)),
         calls: AtomicU64::new(0),
     });

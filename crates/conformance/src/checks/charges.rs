@@ -1,14 +1,14 @@
 //! Single charges and lists of them.
 
-use crate::algebra::{Bucket, Terms, Verdict};
-use crate::backend::conformance::quotas::bucket;
-use crate::backend::conformance::subject::Subject;
-use crate::backend::conformance::trial::Trial;
-use crate::backend::{BucketId, Charge, Key};
-use crate::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
+use super::super::quotas::bucket;
+use super::super::subject::Subject;
+use super::super::trial::Trial;
+use tollgate::algebra::{Bucket, Terms, Verdict};
+use tollgate::backend::{BucketId, Charge, Key};
+use tollgate::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
 
 /// Charges of all sizes on a token bucket and on a window, until they are refused and after.
-pub(in crate::backend::conformance) async fn a_charge_takes_its_units_or_nothing(subject: Subject) {
+pub(crate) async fn a_charge_takes_its_units_or_nothing(subject: Subject) {
     let mut trial = Trial::new(&subject);
     for (nth, quota) in
         [Quota::token_bucket(10, HOUR), Quota::fixed_window(10, DAY).start(subject.now().await)]
@@ -29,7 +29,7 @@ pub(in crate::backend::conformance) async fn a_charge_takes_its_units_or_nothing
 }
 
 /// Debt: as deep as the floor of the terms, and for no longer than they allow.
-pub(in crate::backend::conformance) async fn a_charge_reserves_within_its_terms(subject: Subject) {
+pub(crate) async fn a_charge_reserves_within_its_terms(subject: Subject) {
     let mut trial = Trial::new(&subject);
     for (nth, quota) in [
         Quota::token_bucket(10, HOUR).max_reserved(5),
@@ -65,9 +65,7 @@ pub(in crate::backend::conformance) async fn a_charge_reserves_within_its_terms(
 }
 
 /// The five rules of a charge on two shards, with its own shard the fuller one and the other.
-pub(in crate::backend::conformance) async fn the_fuller_of_two_shards_pays_or_both_do(
-    subject: Subject,
-) {
+pub(crate) async fn the_fuller_of_two_shards_pays_or_both_do(subject: Subject) {
     let mut trial = Trial::new(&subject);
     for (nth, quota) in [
         Quota::token_bucket(40, HOUR).max_reserved(12).shards(4),
@@ -113,7 +111,7 @@ pub(in crate::backend::conformance) async fn the_fuller_of_two_shards_pays_or_bo
 }
 
 /// Lists of which one charge is refused: no bucket of them has paid, whatever its place.
-pub(in crate::backend::conformance) async fn a_list_is_all_or_nothing(subject: Subject) {
+pub(crate) async fn a_list_is_all_or_nothing(subject: Subject) {
     let mut trial = Trial::new(&subject);
     let (key, bob) = (Key::from("alice"), Key::from("bob"));
     let many = bucket(Quota::token_bucket(100, HOUR).max_reserved(50));
@@ -154,7 +152,7 @@ pub(in crate::backend::conformance) async fn a_list_is_all_or_nothing(subject: S
 }
 
 /// The same bucket twice in a list: also with two quotas, and next to each other or not.
-pub(in crate::backend::conformance) async fn a_bucket_named_twice_pays_twice(subject: Subject) {
+pub(crate) async fn a_bucket_named_twice_pays_twice(subject: Subject) {
     let mut trial = Trial::new(&subject);
     let now = subject.now().await;
     let buckets = [
@@ -185,7 +183,7 @@ pub(in crate::backend::conformance) async fn a_bucket_named_twice_pays_twice(sub
 }
 
 /// After a refusal or a look, each bucket holds what it held before, however often they come.
-pub(in crate::backend::conformance) async fn a_refusal_and_a_look_change_nothing(subject: Subject) {
+pub(crate) async fn a_refusal_and_a_look_change_nothing(subject: Subject) {
     let mut trial = Trial::new(&subject);
     let lasting = subject.lasting_bucket().await;
     for (nth, bucket) in [

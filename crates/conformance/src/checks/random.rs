@@ -2,11 +2,11 @@
 
 use std::env;
 
-use crate::backend::conformance::history::{History, Step, TestAdjustment, TestBucket, TestCharge};
-use crate::backend::conformance::subject::{START, Subject};
-use crate::backend::conformance::trial::Trial;
-use crate::backend::{Charge, Reading};
-use crate::clock::Clock;
+use super::super::history::{History, Step, TestAdjustment, TestBucket, TestCharge};
+use super::super::subject::{START, Subject};
+use super::super::trial::Trial;
+use tollgate::backend::{Charge, Reading};
+use tollgate::clock::Clock;
 
 /// The calls of one history.
 const STEPS: usize = 120;
@@ -20,9 +20,7 @@ fn seeds() -> u64 {
 /// Calls of all kinds on a few limits and keys: both kinds of quotas with numbers of all sizes,
 /// windows with and without a start, shards, quotas that change between calls and within one. If
 /// the suite sets the clock, time jumps as well, and sometimes goes back.
-pub(in crate::backend::conformance) async fn random_calls_are_answered_as_the_algorithm_says(
-    subject: Subject,
-) {
+pub(crate) async fn random_calls_are_answered_as_the_algorithm_says(subject: Subject) {
     for seed in 0..seeds() {
         let mut trial = Trial::random(&subject, seed);
         trial.set_time(START).await;

@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use crate::algebra::Verdict;
-use crate::backend::conformance::quotas::{TICK, bucket};
-use crate::backend::conformance::subject::Subject;
-use crate::backend::conformance::trial::Trial;
-use crate::backend::{Adjustment, BucketId, Charge, Key};
-use crate::clock::Clock;
-use crate::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
+use super::super::quotas::{TICK, bucket};
+use super::super::subject::Subject;
+use super::super::trial::Trial;
+use tollgate::algebra::Verdict;
+use tollgate::backend::{Adjustment, BucketId, Charge, Key};
+use tollgate::clock::Clock;
+use tollgate::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
 
 /// For how long a clock may show the same time.
 const STANDSTILL: Duration = Duration::from_secs(2);
 
 /// The time of the answers does not stand still while calls are made.
-pub(in crate::backend::conformance) async fn the_clock_runs(subject: Subject) {
+pub(crate) async fn the_clock_runs(subject: Subject) {
     let mut trial = Trial::new(&subject);
     let (key, bucket) = (Key::GLOBAL, bucket(Quota::token_bucket(10, MINUTE)));
     let id = BucketId::new("conformance-clock", &key);
@@ -35,9 +35,7 @@ pub(in crate::backend::conformance) async fn the_clock_runs(subject: Subject) {
 
 /// With no other traffic, the same request is refused one tick before its wait is over, and
 /// admitted then.
-pub(in crate::backend::conformance) async fn a_retry_is_admitted_at_its_time_and_no_tick_earlier(
-    subject: Subject,
-) {
+pub(crate) async fn a_retry_is_admitted_at_its_time_and_no_tick_earlier(subject: Subject) {
     let clock = subject.clock.clone().expect("the check is for a clock that is set");
     let mut trial = Trial::new(&subject);
     for (nth, quota) in [
@@ -87,9 +85,7 @@ pub(in crate::backend::conformance) async fn a_retry_is_admitted_at_its_time_and
 }
 
 /// While the clock is behind the time of a bucket, no time passes for that bucket.
-pub(in crate::backend::conformance) async fn a_clock_that_goes_back_changes_nothing(
-    subject: Subject,
-) {
+pub(crate) async fn a_clock_that_goes_back_changes_nothing(subject: Subject) {
     let clock = subject.clock.clone().expect("the check is for a clock that is set");
     let start = clock.now();
     let mut trial = Trial::new(&subject);

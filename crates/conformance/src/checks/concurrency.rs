@@ -3,13 +3,13 @@
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use crate::algebra::{Bucket, Verdict, check_history};
-use crate::backend::conformance::dice::Dice;
-use crate::backend::conformance::quotas::bucket;
-use crate::backend::conformance::subject::Subject;
-use crate::backend::{Answer, Backend, BackendError, BucketId, Charge, Key, Reading};
-use crate::clock::Timestamp;
-use crate::quota::{Quota, SECOND};
+use super::super::dice::Dice;
+use super::super::quotas::bucket;
+use super::super::subject::Subject;
+use tollgate::algebra::{Bucket, Verdict, check_history};
+use tollgate::backend::{Answer, Backend, BackendError, BucketId, Charge, Key, Reading};
+use tollgate::clock::Timestamp;
+use tollgate::quota::{Quota, SECOND};
 
 const THREADS: usize = 8;
 
@@ -71,7 +71,7 @@ async fn await_all<T>(answers: Vec<Answer<T>>, backwards: bool) -> Vec<Result<T,
 
 /// Many calls of one task on one bucket, whose answers are awaited from first to last, from last to
 /// first, and with some that are never polled before the others have ended.
-pub(in crate::backend::conformance) async fn answers_can_be_awaited_in_any_order(subject: Subject) {
+pub(crate) async fn answers_can_be_awaited_in_any_order(subject: Subject) {
     let bucket = subject.lasting_bucket().await;
     let store = &subject.store;
     for (nth, backwards) in [false, true].into_iter().enumerate() {
@@ -101,9 +101,7 @@ pub(in crate::backend::conformance) async fn answers_can_be_awaited_in_any_order
 }
 
 /// All threads take from one bucket, and from one pair of shards, until it is empty and beyond.
-pub(in crate::backend::conformance) async fn callers_at_once_admit_exactly_the_capacity(
-    subject: Subject,
-) {
+pub(crate) async fn callers_at_once_admit_exactly_the_capacity(subject: Subject) {
     let bucket = subject.lasting_bucket().await;
     for shards in [1, 2] {
         let key = Key::from(shards);
@@ -138,9 +136,7 @@ pub(in crate::backend::conformance) async fn callers_at_once_admit_exactly_the_c
 
 /// All threads charge two buckets at once, in either order: none waits for another for ever, and no
 /// bucket pays without the other.
-pub(in crate::backend::conformance) async fn lists_in_opposite_orders_are_all_or_nothing(
-    subject: Subject,
-) {
+pub(crate) async fn lists_in_opposite_orders_are_all_or_nothing(subject: Subject) {
     const BUCKETS: usize = 4;
     let bucket = subject.lasting_bucket().await;
     let keys: [Key; BUCKETS] = [0_u64, 1, 2, 3].map(Key::from);
@@ -182,9 +178,7 @@ pub(in crate::backend::conformance) async fn lists_in_opposite_orders_are_all_or
 ///
 /// Within a round, calls may be decided in another order than that of their times, so windows are
 /// no shorter than a round. If the suite sets the clock, a round is one instant.
-pub(in crate::backend::conformance) async fn a_concurrent_history_is_within_the_bound(
-    subject: Subject,
-) {
+pub(crate) async fn a_concurrent_history_is_within_the_bound(subject: Subject) {
     let mut dice = Dice(7);
     for (nth, quota) in [
         Quota::token_bucket(2_000, SECOND).capacity(40),

@@ -1,15 +1,15 @@
 //! Adjustments and resets.
 
-use crate::algebra::State;
-use crate::backend::conformance::quotas::bucket;
-use crate::backend::conformance::subject::Subject;
-use crate::backend::conformance::trial::Trial;
-use crate::backend::{Adjustment, BucketId, Charge, Key};
-use crate::clock::Timestamp;
-use crate::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
+use super::super::quotas::bucket;
+use super::super::subject::Subject;
+use super::super::trial::Trial;
+use tollgate::algebra::State;
+use tollgate::backend::{Adjustment, BucketId, Charge, Key};
+use tollgate::clock::Timestamp;
+use tollgate::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
 
 /// Refunds, settlements, penalties and blocks, of all sizes, on buckets that are stored and not.
-pub(in crate::backend::conformance) async fn adjustments_do_what_they_say(subject: Subject) {
+pub(crate) async fn adjustments_do_what_they_say(subject: Subject) {
     let mut trial = Trial::new(&subject);
     for (nth, quota) in [
         Quota::token_bucket(10, HOUR),
@@ -60,7 +60,7 @@ pub(in crate::backend::conformance) async fn adjustments_do_what_they_say(subjec
 
 /// An undo takes a charge back as if it had never been made, unless another one came after it.
 /// Several adjustments with an undo that is not allowed change nothing.
-pub(in crate::backend::conformance) async fn an_undo_needs_an_untouched_bucket(subject: Subject) {
+pub(crate) async fn an_undo_needs_an_untouched_bucket(subject: Subject) {
     let mut trial = Trial::new(&subject);
     let now = subject.now().await;
     for (nth, quota) in [
@@ -93,9 +93,7 @@ pub(in crate::backend::conformance) async fn an_undo_needs_an_untouched_bucket(s
 }
 
 /// A reset bucket is as if it had never been used, and no other bucket is touched.
-pub(in crate::backend::conformance) async fn a_reset_makes_the_next_use_the_first(
-    subject: Subject,
-) {
+pub(crate) async fn a_reset_makes_the_next_use_the_first(subject: Subject) {
     let mut trial = Trial::new(&subject);
     let now = subject.now().await;
     let (alice, bob) = (Key::from("alice"), Key::from("bob"));

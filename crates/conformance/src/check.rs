@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::subject::{IntoStore, START, Subject};
-use crate::clock::ManualClock;
+use tollgate::clock::ManualClock;
 
 /// How long a check may take before the suite says that a call never got its answer.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -35,13 +35,11 @@ pub(super) enum ClockKind {
 /// # Examples
 ///
 /// ```
-/// # #[cfg(feature = "memory")] {
 /// use tollgate::backend::Memory;
 /// use tollgate::backend::conformance::Check;
 ///
 /// let check = Check::all().find(|check| check.name() == "a_list_is_all_or_nothing").unwrap();
 /// check.run_with_clock(|clock| Memory::new().clock(clock));
-/// # }
 /// ```
 pub struct Check {
     pub(super) name: &'static str,
@@ -69,7 +67,7 @@ impl Check {
         self.clock != ClockKind::Own
     }
 
-    /// Runs the check on the store that `connect` returns: a [`Backend`](crate::backend::Backend),
+    /// Runs the check on the store that `connect` returns: a [`Backend`](tollgate::backend::Backend),
     /// or a future of one.
     ///
     /// # Panics
@@ -145,7 +143,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge};
+    use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge};
 
     /// Never answers.
     #[derive(Debug)]

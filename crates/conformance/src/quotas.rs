@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::dice::Dice;
-use crate::algebra::Bucket;
-use crate::clock::Timestamp;
+use tollgate::algebra::Bucket;
+use tollgate::clock::Timestamp;
 #[cfg(feature = "calendar")]
-use crate::quota::{Calendar, Weekday};
-use crate::quota::{Kind, Quota, QuotaError};
+use tollgate::quota::{Calendar, Weekday};
+use tollgate::quota::{Kind, Quota, QuotaError};
 
 /// The smallest time.
 pub(super) const TICK: Duration = Duration::from_micros(1);
@@ -122,9 +122,9 @@ pub(super) fn vary_quota(dice: &mut Dice, before: &Quota) -> Quota {
             _ => start = start.map(|start| start + Duration::from_micros(1 + dice.up_to(1 << 40))),
         }
         let quota = match before.kind() {
-            Kind::FixedWindow if before.windows().is_some() => vary_calendar(dice, before, rate),
+            _ if before.windows().is_some() => vary_calendar(dice, before, rate),
             Kind::TokenBucket => Quota::try_token_bucket(rate, period),
-            Kind::FixedWindow => Quota::try_fixed_window(rate, period),
+            _ => Quota::try_fixed_window(rate, period),
         };
         let Ok(mut quota) = quota else { continue };
         if let Some(start) = start {

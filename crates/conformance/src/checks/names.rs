@@ -2,10 +2,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::algebra::Bucket;
-use crate::backend::conformance::subject::Subject;
-use crate::backend::conformance::trial::Trial;
-use crate::backend::{BucketId, Charge, Key};
+use super::super::subject::Subject;
+use super::super::trial::Trial;
+use tollgate::algebra::Bucket;
+use tollgate::backend::{BucketId, Charge, Key};
 
 /// Takes another number of units from each bucket, and then looks at all of them.
 async fn tell_apart(trial: &mut Trial, ids: &[BucketId<'_>], bucket: &Bucket) {
@@ -27,9 +27,7 @@ async fn tell_apart(trial: &mut Trial, ids: &[BucketId<'_>], bucket: &Bucket) {
 
 /// Empty and long keys, keys with separators, escapes, NUL and case, and keys that look alike but
 /// are of other types or have other parts.
-pub(in crate::backend::conformance) async fn hostile_keys_have_buckets_of_their_own(
-    subject: Subject,
-) {
+pub(crate) async fn hostile_keys_have_buckets_of_their_own(subject: Subject) {
     let long = "k".repeat(65_535);
     let texts = [
         "",
@@ -153,9 +151,7 @@ pub(in crate::backend::conformance) async fn hostile_keys_have_buckets_of_their_
 }
 
 /// All characters of Unicode, in keys of up to 64 KiB, and some in names of limits as long.
-pub(in crate::backend::conformance) async fn every_character_has_a_bucket_of_its_own(
-    subject: Subject,
-) {
+pub(crate) async fn every_character_has_a_bucket_of_its_own(subject: Subject) {
     let characters: Vec<char> = ('\0'..=char::MAX).collect();
     let pieces: Vec<String> =
         characters.chunks(16_384).map(|piece| piece.iter().collect()).collect();
@@ -174,9 +170,7 @@ pub(in crate::backend::conformance) async fn every_character_has_a_bucket_of_its
 }
 
 /// The same key under other names of limits and in other shards, with separators in any place.
-pub(in crate::backend::conformance) async fn limits_and_shards_have_buckets_of_their_own(
-    subject: Subject,
-) {
+pub(crate) async fn limits_and_shards_have_buckets_of_their_own(subject: Subject) {
     let limits = [
         "conformance",
         "conformance:",

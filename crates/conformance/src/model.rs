@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::backend::{BucketId, BucketRecord, BucketStore, OwnedBucketId};
-use crate::clock::Timestamp;
+use tollgate::backend::{BucketId, BucketRecord, BucketStore, OwnedBucketId};
+use tollgate::clock::Timestamp;
 
 /// A store that drops nothing, and whose clock shows what the store under test has answered.
 #[derive(Debug)]

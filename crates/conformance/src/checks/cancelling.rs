@@ -3,9 +3,9 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use crate::algebra::Bucket;
-use crate::backend::conformance::subject::Subject;
-use crate::backend::{Adjustment, Answer, BucketId, Charge, Key};
+use super::super::subject::Subject;
+use tollgate::algebra::Bucket;
+use tollgate::backend::{Adjustment, Answer, BucketId, Charge, Key};
 
 /// What each of the three buckets pays.
 const UNITS: [i64; 3] = [3, 5, 7];
@@ -13,9 +13,7 @@ const UNITS: [i64; 3] = [3, 5, 7];
 /// Drops calls of all kinds after each number of polls, and before the task has run and after.
 /// Looks at the buckets then have to find that the whole call has taken effect once, or nothing of
 /// it.
-pub(in crate::backend::conformance) async fn a_dropped_call_takes_effect_at_most_once_and_never_in_part(
-    subject: Subject,
-) {
+pub(crate) async fn a_dropped_call_takes_effect_at_most_once_and_never_in_part(subject: Subject) {
     let bucket = subject.lasting_bucket().await;
     for call in ["apply", "adjust", "reset"] {
         let mut dropped = Vec::new();

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use std::{env, fs, process, thread};
 
-use tollgate::backend::conformance::Check;
 use tollgate::backend::{Durability, Embedded, EmbeddedBuilder};
+use tollgate_conformance::Check;
 
 /// A new file. Its directory entry is removed at once: the store keeps the open file, and nothing is
 /// left behind.
@@ -40,5 +40,7 @@ fn a_durable_file_keeps_the_contract() {
 mod on_a_clock_that_is_set {
     use tollgate::backend::Durability;
 
-    tollgate::conformance!(|clock| super::open(Durability::Fast, |builder| builder.clock(clock)));
+    tollgate_conformance::conformance!(
+        |clock| super::open(Durability::Fast, |builder| builder.clock(clock))
+    );
 }

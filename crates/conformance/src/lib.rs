@@ -1,14 +1,12 @@
-//! The contract of a [`Backend`](super::Backend) as tests, which any store can run.
+//! The contract of a [`Backend`](tollgate::backend::Backend) as tests, which any store can run.
 //!
-//! Turn on the feature `conformance` for your tests, and write one line in a file of its own, such
-//! as `tests/conformance.rs`:
+//! Add the crate to your `[dev-dependencies]`, and write one line in a file of its own, such as
+//! `tests/conformance.rs`:
 //!
 //! ```
-//! # #[cfg(feature = "memory")] {
 //! # mod tests {
 //! # use tollgate::backend::Memory;
-//! tollgate::conformance!(|| Memory::new());
-//! # }
+//! tollgate_conformance::conformance!(|| Memory::new());
 //! # }
 //! ```
 //!
@@ -22,31 +20,29 @@
 //! store read it. Then time also jumps by hours and goes back, and more checks run:
 //!
 //! ```
-//! # #[cfg(feature = "memory")] {
 //! # mod tests {
 //! # use tollgate::backend::Memory;
-//! tollgate::conformance!(|clock| Memory::new().clock(clock));
-//! # }
+//! tollgate_conformance::conformance!(|clock| Memory::new().clock(clock));
 //! # }
 //! ```
 //!
-//! The clock is a [`ManualClock`](crate::clock::ManualClock), and begins in the year 2100. A store
+//! The clock is a [`ManualClock`](tollgate::clock::ManualClock), and begins in the year 2100. A store
 //! on a server sends its time with each call: `|clock| async move { MyStore::connect(URL, clock).await }`.
 //!
 //! # What is checked
 //!
 //! The suite makes each call to the store, and then to a map of records by
-//! [`apply_all`](super::apply_all), [`adjust_all`](super::adjust_all) and
-//! [`reset_all`](super::reset_all), at the time that the store has [reported](super::Applied::now).
+//! [`apply_all`](tollgate::backend::apply_all), [`adjust_all`](tollgate::backend::adjust_all) and
+//! [`reset_all`](tollgate::backend::reset_all), at the time that the store has [reported](tollgate::backend::Applied::now).
 //! The two answers have to be equal to the bit: each verdict, state, number of units and wait. A test that
 //! fails says what was asked, what the bucket held, what the contract wants, and what the store has
 //! answered. Random calls are the same in each run, and the message names their seed.
 //!
-//! A store may leave out [`debtors`](super::Backend::debtors). If it lists or counts them, that is
+//! A store may leave out [`debtors`](tollgate::backend::Backend::debtors). If it lists or counts them, that is
 //! checked as well.
 //!
 //! Calls that run at the same time have no order that is known. There, the suite counts what was
-//! admitted, and checks it by [`check_history`](crate::algebra::check_history).
+//! admitted, and checks it by [`check_history`](tollgate::algebra::check_history).
 //!
 //! # What the store needs
 //!
@@ -68,8 +64,8 @@
 
 mod check;
 mod checks;
-pub(in crate::backend) mod dice;
-pub(in crate::backend) mod history;
+pub(crate) mod dice;
+pub(crate) mod history;
 mod list;
 mod model;
 mod quotas;
@@ -78,36 +74,39 @@ mod trial;
 
 pub use self::check::Check;
 #[doc(hidden)]
-pub use self::list::{run, run_with_clock};
-#[doc(hidden)]
 pub use self::subject::{AtOnce, IntoStore, Later};
 
-/// Tests a store: makes a `#[test]` of each check of the [suite](crate::backend::conformance).
+/// What the macros name.
+#[doc(hidden)]
+pub mod suite {
+    pub use super::list::{run, run_with_clock};
+    pub use tollgate::clock::ManualClock;
+}
+
+/// Tests a store: makes a `#[test]` of each check of the [suite](crate).
 ///
-/// The argument is a closure that returns a [`Backend`](crate::backend::Backend), or a future of
-/// one. If it takes an argument, that is the [clock](crate::clock::ManualClock) which the store has
+/// The argument is a closure that returns a [`Backend`](tollgate::backend::Backend), or a future of
+/// one. If it takes an argument, that is the [clock](tollgate::clock::ManualClock) which the store has
 /// to read.
 ///
 /// # Examples
 ///
 /// ```
-/// # #[cfg(feature = "memory")] {
 /// # use tollgate::backend::Memory;
 /// mod with_its_own_clock {
 /// #   use super::*;
-///     tollgate::conformance!(|| async { Memory::new() });
+///     tollgate_conformance::conformance!(|| async { Memory::new() });
 /// }
 /// mod with_a_clock_that_is_set {
 /// #   use super::*;
-///     tollgate::conformance!(|clock| Memory::new().clock(clock));
+///     tollgate_conformance::conformance!(|clock| Memory::new().clock(clock));
 /// }
-/// # }
 /// ```
 #[macro_export]
 macro_rules! conformance {
     (|$clock:ident $(: $type:ty)?| $store:expr $(,)?) => {
         $crate::__conformance_list! {
-            __conformance_tests { with_clock |$clock: $crate::clock::ManualClock| $store }
+            __conformance_tests { with_clock |$clock: $crate::suite::ManualClock| $store }
         }
     };
     ($connect:expr $(,)?) => {
@@ -130,7 +129,7 @@ macro_rules! __conformance_tests {
         // `|| Mine::new()` reads better here than `Mine::new`, and clippy would say so in every test.
         #[allow(clippy::redundant_closure)]
         fn $check() {
-            $crate::backend::conformance::$run(stringify!($check), $connect);
+            $crate::suite::$run(stringify!($check), $connect);
         }
     )*};
 }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::algebra::Bucket;
-use crate::backend::{Backend, BucketId, Charge, Key};
-use crate::clock::{Clock, ManualClock, Timestamp};
-use crate::quota::{DAY, Quota};
+use tollgate::algebra::Bucket;
+use tollgate::backend::{Backend, BucketId, Charge, Key};
+use tollgate::clock::{Clock, ManualClock, Timestamp};
+use tollgate::quota::{DAY, Quota};
 
 /// The time of a clock that the suite sets, before it first moves it: an instant in 2100, so that
 /// nothing expires by the clock of a real server.

@@ -3,22 +3,20 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::algebra::Bucket;
-use crate::backend::conformance::quotas::bucket;
-use crate::backend::conformance::subject::Subject;
-use crate::backend::conformance::trial::Trial;
-use crate::backend::{
+use super::super::quotas::bucket;
+use super::super::subject::Subject;
+use super::super::trial::Trial;
+use tollgate::algebra::Bucket;
+use tollgate::backend::{
     Adjustment, BucketId, DebtorCount, DebtorKind, DebtorQuery, DebtorReport, Key, StoredKey,
 };
-use crate::clock::Timestamp;
-use crate::quota::{DAY, HOUR, MINUTE, Quota};
+use tollgate::clock::Timestamp;
+use tollgate::quota::{DAY, HOUR, MINUTE, Quota};
 
 /// Of many buckets, those in debt and those that are blocked are listed, each once, whatever their
 /// keys and shards. No other is: one that owes nothing, was reset, or belongs to a limit with a name
 /// that is alike. A store that only counts has to count right, and one that cannot list has to say so.
-pub(in crate::backend::conformance) async fn each_debtor_is_listed_once_and_nothing_else_is(
-    subject: Subject,
-) {
+pub(crate) async fn each_debtor_is_listed_once_and_nothing_else_is(subject: Subject) {
     let mut trial = Trial::new(&subject);
     let now = subject.now().await;
     for (limit, quota) in [
@@ -157,9 +155,9 @@ impl DebtorTrial<'_> {
             .collect();
         for (at, key, shard, value, ts) in found {
             let is_here = |id: &BucketId<'_>| entry(trial, query, *id, at) == Some((value, ts));
-            let place = match &key {
-                StoredKey::Key(key) => Some((key.to_text(), shard)),
-                StoredKey::Digest(_) => {
+            let place = match key.as_key() {
+                Some(key) => Some((key.to_text(), shard)),
+                None => {
                     let mut same =
                         missing.iter().filter(|((_, other), id)| *other == shard && is_here(id));
                     same.next().map(|(place, _)| place.clone())
@@ -207,7 +205,6 @@ async fn read_list(trial: &mut Trial, query: &DebtorQuery) -> WholeList {
     for _ in 0..100_000 {
         let query = query.clone().after(cursor);
         cursor = match trial.debtors(&query).await {
-            DebtorReport::Unsupported => return WholeList::Unsupported,
             DebtorReport::Count(count) => {
                 let next = count.next().cloned();
                 counted = Some(match counted {
@@ -229,6 +226,7 @@ async fn read_list(trial: &mut Trial, query: &DebtorQuery) -> WholeList {
                 }));
                 next
             }
+            _ => return WholeList::Unsupported,
         };
         if cursor.is_none() {
             return counted.map_or(WholeList::Buckets(found), WholeList::Count);

@@ -1,0 +1,22 @@
+//! The conformance suite: stores that keep the contract pass it, and each mistake is found.
+
+#[cfg(unix)]
+mod embedded;
+mod leasing;
+mod mistakes;
+mod mutants;
+mod postgres;
+mod redis;
+mod wrappers;
+
+mod memory {
+    use tollgate::backend::Memory;
+
+    tollgate_conformance::conformance!(Memory::new);
+}
+
+mod memory_on_a_clock_that_is_set {
+    use tollgate::backend::Memory;
+
+    tollgate_conformance::conformance!(|clock| Memory::new().clock(clock));
+}
