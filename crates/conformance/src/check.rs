@@ -36,7 +36,7 @@ pub(super) enum ClockKind {
 ///
 /// ```
 /// use tollgate::backend::Memory;
-/// use tollgate::backend::conformance::Check;
+/// use tollgate_conformance::Check;
 ///
 /// let check = Check::all().find(|check| check.name() == "a_list_is_all_or_nothing").unwrap();
 /// check.run_with_clock(|clock| Memory::new().clock(clock));
