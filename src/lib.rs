@@ -42,7 +42,8 @@
 //!   on routes of axum; [`key`]: which bucket pays; [`fields`]: what clients are told.
 //! * [`limiter`]: calls that take, reserve, settle, look, reset, penalize and block, and their
 //!   answers.
-//! * [`retry`]: a layer for clients that come back when they are told to.
+//! * [`retry`]: a layer for clients that come back when they are told to; [`client`]: the reader of
+//!   what servers tell their clients.
 //! * [`throttle`]: streams, sinks and bodies, such as WebSocket messages, uploads and downloads, that
 //!   wait for a limit item by item.
 //! * `pacing`: a layer for clients that reads the header fields of servers, and is not refused.
@@ -68,7 +69,8 @@
 //! | `axum` | limits on routes, [`RateLimited`] as a response | yes |
 //! | `admin` | routes for operators: how a key stands, which are blocked, reset, penalize, block | no |
 //! | `quanta` | reads the CPU's time-stamp counter: about 3 times faster than the system clock | yes |
-//! | `retry` | the tower layer for clients that obeys `Retry-After` | yes |
+//! | `client` | reads what servers tell their clients about limits | yes |
+//! | `retry` | the tower layer for clients that sends refused requests again in time | yes |
 //! | `throttle` | streams, sinks and bodies that wait for a limit | yes |
 //! | `tracing` | log events: refusals, missing keys, a store that fails; an observer for spans | yes |
 //! | `metrics` | an observer for the facade crate `metrics`: Prometheus, OpenTelemetry | no |
@@ -112,6 +114,8 @@
 pub mod _guide;
 pub mod algebra;
 pub mod backend;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod clock;
 #[cfg(feature = "config")]
 pub mod config;

@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode};
+use http::Response;
 use tokio::time::Instant;
 
 use super::policy::{AnswerTimes, ServerLimit, later};
-use super::reading::{self, LimitReading, MAX_LIMITS};
-use crate::fields::read_retry_after;
+use super::quota::OwnQuota;
+use super::settings::PacingSettings;
+use crate::client::{LimitReading, MAX_LIMITS, Reading};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Host {
     state: Mutex<HostState>,
 }
@@ -21,12 +22,16 @@ pub(super) struct Host {
 #[derive(Debug, Default)]
 struct HostState {
     limits: Vec<ServerLimit>,
+    /// The client's own.
+    quotas: Vec<OwnQuota>,
     /// No request is sent meanwhile, since the host has asked for that.
     paused: Option<Pause>,
     /// Whether an answer has shown what limits there are, if any.
     is_known: bool,
     /// While the host is not known, one request goes alone, and the others wait until then.
     trial: Option<Instant>,
+    /// When a request was last sent at once since it would have had to wait for too long.
+    probed: Option<Instant>,
     sent: u64,
     /// Those of `sent` that were answered, have failed or were dropped.
     answered: u64,
@@ -47,22 +52,33 @@ struct Pause {
 }
 
 impl Host {
+    pub(super) fn new(quotas: Vec<OwnQuota>) -> Self {
+        Self { state: Mutex::new(HostState { quotas, ..HostState::default() }) }
+    }
+
     /// Sends at once if no request waits and one is due.
-    pub(super) fn enter(self: &Arc<Self>, now: Instant, headroom: u64) -> Option<Turn> {
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        now: Instant,
+        settings: &Arc<PacingSettings>,
+    ) -> Option<Turn> {
         let mut state = self.lock();
-        if !state.line.is_empty() || state.due(now, headroom) > now {
+        let is_due = |state: &mut HostState| {
+            state.own_due(now) <= now && state.due(now, settings.headroom) <= now
+        };
+        if !state.line.is_empty() || !is_due(&mut state) {
             return None;
         }
-        Some(state.take(self, now, now))
+        Some(state.take(self, settings, now, now))
     }
 
     /// Joins the line at its end.
-    pub(super) fn wait(self: &Arc<Self>) -> Place {
+    pub(super) fn wait(self: &Arc<Self>, settings: &Arc<PacingSettings>) -> Place {
         let mut state = self.lock();
         let ticket = state.next_ticket;
         state.next_ticket = ticket.wrapping_add(1);
         state.line.insert(ticket, Waker::noop().clone());
-        Place { host: Arc::clone(self), ticket }
+        Place { host: Arc::clone(self), settings: Arc::clone(settings), ticket }
     }
 
     fn lock(&self) -> MutexGuard<'_, HostState> {
@@ -90,16 +106,38 @@ impl HostState {
         due.map_or(now, |due| due.max(now))
     }
 
+    /// When the client's own quotas let the next request go; `now` if at once.
+    fn own_due(&mut self, now: Instant) -> Instant {
+        self.quotas.iter_mut().map(|quota| quota.due(now)).max().unwrap_or(now)
+    }
+
+    /// Whether the first in the line may be sent though the server would let it wait for too long.
+    fn may_probe(&self, now: Instant, max_wait: Duration) -> bool {
+        self.probed.is_none_or(|probed| later(probed, max_wait) <= now)
+    }
+
     /// Sends a request that was due at this instant.
-    fn take(&mut self, host: &Arc<Host>, now: Instant, due: Instant) -> Turn {
+    fn take(
+        &mut self,
+        host: &Arc<Host>,
+        settings: &Arc<PacingSettings>,
+        now: Instant,
+        due: Instant,
+    ) -> Turn {
         if !self.is_known {
             self.trial = Some(later(now, TRIAL));
         }
+        if now < due {
+            self.probed = Some(now);
+        }
         self.limits.iter_mut().for_each(|limit| limit.take(now));
+        self.quotas.iter_mut().for_each(OwnQuota::take);
         self.left = None;
         self.sent = self.sent.saturating_add(1);
         Turn {
             host: Arc::clone(host),
+            settings: Arc::clone(settings),
+            name: String::new(),
             sent: now,
             is_early: now < due,
             answered_before: self.answered,
@@ -175,6 +213,7 @@ fn wake(wakers: [Option<Waker>; 2]) {
 #[derive(Debug)]
 pub(super) struct Place {
     host: Arc<Host>,
+    settings: Arc<PacingSettings>,
     ticket: u64,
 }
 
@@ -186,20 +225,24 @@ impl Place {
         waker: &Waker,
         now: Instant,
         deadline: Instant,
-        headroom: u64,
     ) -> Result<Turn, Instant> {
+        let PacingSettings { headroom, max_wait, .. } = *self.settings;
         let mut state = self.host.lock();
         state
             .line
             .entry(self.ticket)
             .and_modify(|known| known.clone_from(waker))
             .or_insert_with(|| waker.clone());
-        let due = state.due(now, headroom);
+        let (own, server) = (state.own_due(now), state.due(now, headroom));
         let place = state.place(self.ticket);
         // A request that would have to wait for too long goes at once: the server answers it.
-        if deadline <= now || (place == 0 && (due <= now || due > deadline)) {
-            return Ok(state.take(&self.host, now, due));
+        let is_probe = || server > deadline && state.may_probe(now, max_wait);
+        if own <= now && (deadline <= now || (place == 0 && (server <= now || is_probe()))) {
+            return Ok(state.take(&self.host, &self.settings, now, server));
         }
+        let due = own.max(server);
+        // No request waits so long that it breaks the client's own quota.
+        let deadline = deadline.max(own);
         // A future that is not polled any more must not hold up the line.
         let look = match place {
             0 => due,
@@ -233,6 +276,9 @@ impl Drop for Place {
 #[derive(Debug)]
 pub(super) struct Turn {
     host: Arc<Host>,
+    settings: Arc<PacingSettings>,
+    /// Of the host, for the log.
+    name: String,
     sent: Instant,
     /// Whether it was sent although it was not due, since it could wait no longer.
     is_early: bool,
@@ -243,26 +289,28 @@ pub(super) struct Turn {
 
 impl Turn {
     /// From now on, the server may have counted the request.
-    pub(super) const fn send(&mut self) {
-        self.is_under_way = true;
+    pub(super) fn send(&mut self, name: String) {
+        (self.is_under_way, self.name) = (true, name);
     }
 
     /// Learns from the answer.
-    pub(super) fn finish(mut self, status: StatusCode, headers: &HeaderMap) {
-        let now = Instant::now();
-        let readings = reading::read(headers);
-        let is_refused =
-            matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-        let pause = is_refused.then(|| read_retry_after(headers)).flatten();
+    pub(super) fn finish<R>(mut self, response: &mut Response<R>) {
+        let (now, status) = (Instant::now(), response.status());
+        let reading = self.settings.reader.read(response.headers(), status);
+        let name = std::mem::take(&mut self.name);
+        self.settings.told.tell(response, &reading, || name);
+        let pause = pause(&reading, status.is_client_error());
+        let readings = reading.limits();
         self.is_over = true;
         let mut state = self.host.lock();
         state.answered = state.answered.saturating_add(1);
         (state.is_known, state.trial) = (true, None);
+        state.quotas.iter_mut().for_each(|quota| quota.end_one(now));
         if let Some(pause) = pause {
             state.pause(Pause { from: now, until: later(now, pause) });
         }
         if self.is_early && !status.is_client_error() && !status.is_server_error() {
-            state.disprove(self.sent, &readings);
+            state.disprove(self.sent, readings);
         }
         if !readings.is_empty() {
             state.serial = state.serial.saturating_add(1);
@@ -274,7 +322,7 @@ impl Turn {
             others: state.sent.saturating_sub(counted),
             serial: state.serial,
         };
-        for reading in &readings {
+        for reading in readings {
             if let Some(limit) = state.limits.iter_mut().find(|limit| limit.is_of(reading)) {
                 limit.refresh(now);
                 limit.learn(reading, &answer);
@@ -295,8 +343,12 @@ impl Drop for Turn {
         }
         let mut state = self.host.lock();
         state.answered = state.answered.saturating_add(1);
-        if !self.is_under_way {
+        if self.is_under_way {
+            let now = Instant::now();
+            state.quotas.iter_mut().for_each(|quota| quota.end_one(now));
+        } else {
             state.limits.iter_mut().for_each(ServerLimit::give_back);
+            state.quotas.iter_mut().for_each(OwnQuota::give_back);
         }
         // If it went alone, the next one does.
         state.trial = None;
@@ -304,6 +356,15 @@ impl Drop for Turn {
         drop(state);
         wake(first);
     }
+}
+
+/// How long the other requests to the host wait after this answer.
+fn pause(reading: &Reading, is_client_error: bool) -> Option<Duration> {
+    if !reading.is_refused() || reading.is_of_one_resource() {
+        return None;
+    }
+    // A server that refuses and tells no wait is asked again by one request, after a second.
+    reading.retry_after().or_else(|| is_client_error.then_some(TRIAL))
 }
 
 /// How long the first in the line may leave its turn, which it does if the machine is busy.

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::host::Host;
+use super::quota::OwnQuota;
 
 /// The hosts, by the hashes of their keys: a long key takes no more memory than a short one.
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ struct RecentHost {
 impl Hosts {
     /// The host of this key. If there are `most` others, the one that was not used for longest is
     /// forgotten.
-    pub(super) fn get(&self, key: &str, most: usize) -> Arc<Host> {
+    pub(super) fn get(&self, key: &str, most: usize, quotas: &[OwnQuota]) -> Arc<Host> {
         let hash = self.hasher.hash_one(key);
         // A panic leaves at most a host that was never used.
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,7 +45,7 @@ impl Hosts {
             let Some(oldest) = oldest.map(|(hash, _)| *hash) else { break };
             recent.hosts.remove(&oldest);
         }
-        let host = Arc::<Host>::default();
+        let host = Arc::new(Host::new(quotas.to_vec()));
         recent.hosts.insert(hash, RecentHost { host: Arc::clone(&host), used });
         host
     }

@@ -106,7 +106,7 @@ mod host;
 mod hosts;
 mod layer;
 mod policy;
-mod reading;
+mod quota;
 mod service;
 mod settings;
 

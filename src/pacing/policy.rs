@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::reading::{FOREVER, LimitReading};
+use crate::client::{FOREVER, LimitReading};
 
 /// When an answer came, and to what.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ impl ServerLimit {
     pub(super) fn new(reading: &LimitReading, answer: &AnswerTimes) -> Self {
         let now = answer.came;
         let mut limit = Self {
-            name: reading.name.clone(),
+            name: reading.name().into(),
             quota: 1,
             window: None,
             level: 0,
@@ -74,13 +74,13 @@ impl ServerLimit {
             named: answer.serial,
         };
         limit.learn_quota(reading);
-        limit.level = reading.remaining.saturating_sub(answer.others);
+        limit.level = reading.remaining().saturating_sub(answer.others);
         limit.reset = limit.end(reading, now);
         limit
     }
 
     pub(super) fn is_of(&self, reading: &LimitReading) -> bool {
-        self.name == reading.name
+        *self.name == *reading.name()
     }
 
     /// Whether its reset has passed, and the last answer that named limits did not name it.
@@ -105,7 +105,7 @@ impl ServerLimit {
         let now = answer.came;
         let is_current = answer.sent >= self.renewed;
         let end = self.end(reading, now);
-        let least = reading.remaining.saturating_sub(answer.others);
+        let least = reading.remaining().saturating_sub(answer.others);
         if least > self.level {
             (self.level, self.since) = (least, now);
             if is_current {
@@ -115,7 +115,7 @@ impl ServerLimit {
         } else if is_current {
             // Others may use the limit as well. A bucket may have gained tokens since it counted.
             let gained = self.gain(now.saturating_duration_since(answer.sent));
-            let most = reading.remaining.saturating_add(gained);
+            let most = reading.remaining().saturating_add(gained);
             if most < self.level {
                 (self.level, self.since) = (most, now);
             }
@@ -130,14 +130,14 @@ impl ServerLimit {
     }
 
     fn learn_quota(&mut self, reading: &LimitReading) {
-        let known = if reading.quota.is_none() { self.quota } else { 1 };
-        self.quota = reading.quota.unwrap_or(known).max(known).max(reading.remaining);
-        self.window = reading.window.or(self.window);
+        let known = if reading.quota().is_none() { self.quota } else { 1 };
+        self.quota = reading.quota().unwrap_or(known).max(known).max(reading.remaining());
+        self.window = reading.window().or(self.window);
         self.level = self.level.min(self.quota);
     }
 
     fn end(&self, reading: &LimitReading, now: Instant) -> Instant {
-        later(now, reading.reset.or(self.window).unwrap_or(UNKNOWN))
+        later(now, reading.reset().or(self.window).unwrap_or(UNKNOWN))
     }
 
     /// The tokens that a bucket gains in this time.

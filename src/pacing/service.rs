@@ -12,6 +12,7 @@ use super::future::PacedCall;
 use super::hosts::Hosts;
 use super::policy::later;
 use super::settings::PacingSettings;
+use crate::client::host_name;
 use crate::key::Head;
 
 /// Paces the requests to `S`; made by [`PacingLayer`](super::PacingLayer).
@@ -63,11 +64,11 @@ where
         let Some(key) = (settings.key)(&Head::new(&request)) else {
             return ResponseFuture::sent(self.inner.call(request), None);
         };
-        let host = self.hosts.get(&key, settings.max_hosts);
+        let host = self.hosts.get(&key, settings.max_hosts, &settings.quotas);
         let now = Instant::now();
-        match host.enter(now, settings.headroom) {
+        match host.enter(now, settings) {
             Some(mut turn) => {
-                turn.send();
+                turn.send(host_name(request.uri(), request.headers()));
                 ResponseFuture::sent(self.inner.call(request), Some(turn))
             }
             None => {
@@ -76,9 +77,8 @@ where
                 // this request needs then.
                 self.inner = self.inner.clone();
                 let deadline = later(now, settings.max_wait);
-                let (place, service) = (host.wait(), self.inner.clone());
-                let call = PacedCall::new(service, request, place, deadline, settings.headroom);
-                ResponseFuture::waiting(call)
+                let (place, service) = (host.wait(settings), self.inner.clone());
+                ResponseFuture::waiting(PacedCall::new(service, request, place, deadline))
             }
         }
     }

@@ -19,12 +19,13 @@ use std::collections::BTreeSet;
 use self::read::{room, sources};
 
 /// The rooms, lowest first; those of one layer do not know each other.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 10] = [
     &["clock"],
     &["quota"],
     &["algebra"],
     &["backend"],
     &["limiter"],
+    &["client"],
     &["key", "fields", "observe"],
     &["middleware", "pacing", "retry", "throttle"],
     &["config", "routes"],
@@ -32,12 +33,15 @@ const LAYERS: [&[&str]; 9] = [
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 28] = [
-    ("http", &["key/", "fields/", "middleware/", "pacing/", "retry/", "routes/", "config/"]),
+const CRATES: [(&str, &[&str]); 30] = [
+    (
+        "http",
+        &["client/", "key/", "fields/", "middleware/", "pacing/", "retry/", "routes/", "config/"],
+    ),
     ("http_body", &["key/", "fields/", "middleware/", "routes/", "throttle/body.rs"]),
     ("futures_core", &["throttle/"]),
     ("futures_sink", &["throttle/"]),
-    ("httpdate", &["fields/read.rs", "fields/retry_after.rs"]),
+    ("httpdate", &["client/times.rs", "fields/retry_after.rs"]),
     ("ipnet", &["key/client_ip/networks.rs"]),
     (
         "tokio",
@@ -76,7 +80,7 @@ const CRATES: [(&str, &[&str]); 28] = [
         ],
     ),
     ("metrics", &["observe/"]),
-    ("jiff", &["quota/calendar/"]),
+    ("jiff", &["client/times.rs", "quota/calendar/"]),
     ("redb", &["backend/embedded/"]),
     ("redis", &["backend/redis/"]),
     ("tokio_postgres", &["backend/postgres/"]),
@@ -88,11 +92,13 @@ const CRATES: [(&str, &[&str]); 28] = [
     ("uuid", &["backend/key_parts.rs", "key/from_fn.rs"]),
     ("tower_layer", &["middleware/", "pacing/", "retry/", "routes/"]),
     ("tower_service", &["middleware/", "pacing/", "retry/", "routes/"]),
-    ("sfv", &["pacing/reading.rs"]),
+    ("sfv", &["client/structured.rs"]),
+    ("retry_policies", &["retry/"]),
+    ("tower", &["retry/"]),
     ("form_urlencoded", &["routes/admin/"]),
     ("percent_encoding", &["routes/admin/"]),
     ("toml", &["config/read_toml.rs"]),
-    ("serde_json", &["routes/admin/", "config/read_json.rs", "config/tests/"]),
+    ("serde_json", &["client/limits.rs", "routes/admin/", "config/read_json.rs", "config/tests/"]),
     ("granit_parser", &["config/read_yaml.rs"]),
     ("strsim", &["config/suggestion.rs"]),
     ("axum", &["routes/", "key/client_ip/peer.rs", "key/matched_path.rs"]),

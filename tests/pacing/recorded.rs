@@ -162,6 +162,8 @@ async fn a_refusal_pauses_until_it_says() {
         let refusal = format!(":status: {status}\nretry-after: 7");
         assert_sent(&sends(&["", &refusal, ""]).await, &[0, 0, 7_000, 7_000]);
     }
-    // Without a time, nothing is known; with another status, the field is about something else.
-    assert_sent(&sends(&[":status: 429", ":status: 301\nretry-after: 7"]).await, &[0, 0, 0]);
+    // Without a time, the next request waits for a second; with another status, the field is about
+    // something else.
+    let refusals = [":status: 429", ":status: 503", ":status: 301\nretry-after: 7"];
+    assert_sent(&sends(&refusals).await, &[0, 1_000, 1_000, 1_000]);
 }
