@@ -255,7 +255,7 @@ impl Place {
                 Err(until) => until,
             },
             1 => later(due, PATIENCE),
-            _ => later(now, state.look()),
+            _ => later(now, state.look().max(due.saturating_duration_since(now).min(FAR_LOOK))),
         };
         Err(look.min(deadline))
     }
@@ -372,5 +372,7 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// The shortest time after which a request further behind looks whether those before it take their
 /// turns. In a long line the time is longer, so that all together look 100 times a second at most.
 const LOOK: Duration = Duration::from_secs(1);
+/// The longest such time, which a line has that is hours away from its turn.
+const FAR_LOOK: Duration = Duration::from_secs(60);
 /// How long the others wait for the first answer of a host.
 const TRIAL: Duration = Duration::from_secs(1);

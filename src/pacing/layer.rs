@@ -64,7 +64,9 @@ impl PacingLayer {
     #[doc(alias("rate", "requests_per_second"))]
     #[must_use]
     pub fn quota(self, requests: u32, period: Duration) -> Self {
-        self.with(|settings| settings.quotas.push(OwnQuota::new(requests, period)))
+        // The hosts that are known already do not count by it.
+        let layer = Self { hosts: Arc::default(), ..self };
+        layer.with(|settings| settings.quotas.push(OwnQuota::new(requests, period)))
     }
 
     /// Sets the statuses that refuse a request, in place of 403, 429 and 503.

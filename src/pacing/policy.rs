@@ -50,6 +50,9 @@ pub(super) struct ServerLimit {
     renewed: Instant,
     /// Whether an answer has shown what came at `stepped`.
     is_proven: bool,
+    /// Whether the server has refused a request that was sent just after a reset: it rounds the time
+    /// to the reset down.
+    rounds_down: bool,
     /// When the last request was sent.
     spent: Instant,
     /// The serial number of the last answer that named this limit.
@@ -70,6 +73,7 @@ impl ServerLimit {
             renewed: answer.sent,
             level_at_reset: 0,
             is_proven: true,
+            rounds_down: false,
             spent: answer.sent,
             named: answer.serial,
         };
@@ -104,6 +108,11 @@ impl ServerLimit {
         self.named = self.named.max(answer.serial);
         let now = answer.came;
         let is_current = answer.sent >= self.renewed;
+        self.rounds_down |= reading.remaining() == 0
+            && !self.is_proven
+            && is_current
+            && answer.sent.saturating_duration_since(self.stepped) < SECOND
+            && reading.reset().is_some_and(|reset| reset <= SECOND);
         let end = self.end(reading, now);
         let least = reading.remaining().saturating_sub(answer.others);
         if least > self.level {
@@ -137,7 +146,9 @@ impl ServerLimit {
     }
 
     fn end(&self, reading: &LimitReading, now: Instant) -> Instant {
-        later(now, reading.reset().or(self.window).unwrap_or(UNKNOWN))
+        let reset = reading.reset().or(self.window).unwrap_or(SECOND);
+        let is_whole = self.rounds_down && reset.subsec_nanos() == 0;
+        later(now, if is_whole { reset.saturating_add(SECOND) } else { reset })
     }
 
     /// The tokens that a bucket gains in this time.
@@ -166,7 +177,7 @@ impl ServerLimit {
         self.level_at_reset = self.level;
         // Answers come before that, unless they take longer than the window. Requests on their way
         // may be faster or slower than the last ones, so there is a margin.
-        let window = self.window.unwrap_or(UNKNOWN).min(FOREVER);
+        let window = self.window.unwrap_or(SECOND).min(FOREVER);
         self.reset = later(now, window.saturating_add(window / 8));
     }
 
@@ -209,5 +220,5 @@ pub(super) fn later(from: Instant, wait: Duration) -> Instant {
     from.checked_add(wait.min(FOREVER)).unwrap_or(from)
 }
 
-/// When a limit that tells no reset is tried again.
-const UNKNOWN: Duration = Duration::from_secs(1);
+/// The unit in which most servers tell times, and when a limit that tells no reset is tried again.
+const SECOND: Duration = Duration::from_secs(1);
