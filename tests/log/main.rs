@@ -9,6 +9,8 @@
 #[cfg(feature = "admin")]
 mod admin;
 mod causes;
+#[cfg(all(feature = "pacing", feature = "retry"))]
+mod clients;
 mod lines;
 mod mistakes;
 mod observers;
