@@ -37,22 +37,16 @@ impl Told {
     }
 
     /// Tells what of this response could not be read, unless it is told already.
-    pub(crate) fn tell<R>(
-        &self,
-        response: &mut Response<R>,
-        reading: &Reading,
-        host: impl FnOnce() -> String,
-    ) {
+    pub(crate) fn tell<R>(&self, response: &mut Response<R>, reading: &Reading, host: &str) {
         if reading.unreadable().is_empty() || response.extensions().get::<IsTold>().is_some() {
             return;
         }
         response.extensions_mut().insert(IsTold);
-        let host = host();
         for unreadable in reading.unreadable() {
-            if self.is_new(&host, unreadable) {
-                warn(&host, unreadable);
+            if self.is_new(host, unreadable) {
+                warn(host, unreadable);
                 if let Some(on_unreadable) = &self.on_unreadable {
-                    on_unreadable(&host, unreadable);
+                    on_unreadable(host, unreadable);
                 }
             }
         }

@@ -10,7 +10,6 @@ use tokio::time::{Instant, Sleep};
 use tower_service::Service;
 
 use super::host::{Place, Turn};
-use crate::client::host_name;
 
 pin_project! {
     /// The future of [`Pace`](super::Pace).
@@ -127,7 +126,7 @@ where
                     let Some(waiting) = call.take() else { return Poll::Pending };
                     let PacedCall { mut service, request, mut turn, .. } = *waiting;
                     if let Some(turn) = &mut turn {
-                        turn.send(host_name(request.uri(), request.headers()));
+                        turn.send();
                     }
                     let future = service.call(request);
                     state.set(PacingState::Sent { future, turn });

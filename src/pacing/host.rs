@@ -16,6 +16,8 @@ use crate::client::{LimitReading, MAX_LIMITS, Reading};
 
 #[derive(Debug)]
 pub(super) struct Host {
+    /// For the log: that of the first request.
+    name: String,
     state: Mutex<HostState>,
 }
 
@@ -52,8 +54,8 @@ struct Pause {
 }
 
 impl Host {
-    pub(super) fn new(quotas: Vec<OwnQuota>) -> Self {
-        Self { state: Mutex::new(HostState { quotas, ..HostState::default() }) }
+    pub(super) fn new(name: String, quotas: Vec<OwnQuota>) -> Self {
+        Self { name, state: Mutex::new(HostState { quotas, ..HostState::default() }) }
     }
 
     /// Sends at once if no request waits and one is due.
@@ -137,7 +139,6 @@ impl HostState {
         Turn {
             host: Arc::clone(host),
             settings: Arc::clone(settings),
-            name: String::new(),
             sent: now,
             is_early: now < due,
             answered_before: self.answered,
@@ -277,8 +278,6 @@ impl Drop for Place {
 pub(super) struct Turn {
     host: Arc<Host>,
     settings: Arc<PacingSettings>,
-    /// Of the host, for the log.
-    name: String,
     sent: Instant,
     /// Whether it was sent although it was not due, since it could wait no longer.
     is_early: bool,
@@ -289,16 +288,15 @@ pub(super) struct Turn {
 
 impl Turn {
     /// From now on, the server may have counted the request.
-    pub(super) fn send(&mut self, name: String) {
-        (self.is_under_way, self.name) = (true, name);
+    pub(super) const fn send(&mut self) {
+        self.is_under_way = true;
     }
 
     /// Learns from the answer.
     pub(super) fn finish<R>(mut self, response: &mut Response<R>) {
         let (now, status) = (Instant::now(), response.status());
         let reading = self.settings.reader.read(response.headers(), status);
-        let name = std::mem::take(&mut self.name);
-        self.settings.told.tell(response, &reading, || name);
+        self.settings.told.tell(response, &reading, &self.host.name);
         let pause = pause(&reading, status.is_client_error());
         let readings = reading.limits();
         self.is_over = true;

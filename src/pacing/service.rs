@@ -12,7 +12,6 @@ use super::future::PacedCall;
 use super::hosts::Hosts;
 use super::policy::later;
 use super::settings::PacingSettings;
-use crate::client::host_name;
 use crate::key::Head;
 
 /// Paces the requests to `S`; made by [`PacingLayer`](super::PacingLayer).
@@ -61,14 +60,15 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let settings = &self.settings;
-        let Some(key) = (settings.key)(&Head::new(&request)) else {
+        let head = Head::new(&request);
+        let Some(key) = (settings.key)(&head) else {
             return ResponseFuture::sent(self.inner.call(request), None);
         };
-        let host = self.hosts.get(&key, settings.max_hosts, &settings.quotas);
+        let host = self.hosts.get(&key, &head, settings);
         let now = Instant::now();
         match host.enter(now, settings) {
             Some(mut turn) => {
-                turn.send(host_name(request.uri(), request.headers()));
+                turn.send();
                 ResponseFuture::sent(self.inner.call(request), Some(turn))
             }
             None => {

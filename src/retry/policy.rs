@@ -53,7 +53,9 @@ impl RetryPolicy {
         progress: Progress,
     ) -> Option<Duration> {
         let reading = self.reader.read(response.headers(), response.status());
-        self.told.tell(response, &reading, || host_name(head.uri(), head.headers()));
+        if !reading.unreadable().is_empty() {
+            self.told.tell(response, &reading, &host_name(head.uri(), head.headers()));
+        }
         if !reading.is_refused() {
             if let Some(budget) = &self.budget {
                 budget.deposit();

@@ -2,14 +2,17 @@
 //! them when they are changed.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
+use proptest::sample::select;
 use tollgate::client::{Reading, read};
 use tollgate_testing::fuzz::bytes::{draws_each, fields};
 use tollgate_testing::fuzz::field::Field;
 use tollgate_testing::fuzz::seeds::{Seed, seeds};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
 
 const WORDS: [&str; 40] = [
     "\\n:status: 429",
@@ -180,5 +183,103 @@ proptest! {
             let [one, two] = [&headers, &turned].map(|headers| read(headers, status));
             prop_assert_eq!(one.retry_after(), two.retry_after());
         }
+    }
+}
+
+// What is written in the forms that servers use, by other libraries, is read back.
+
+/// A count as a field, in one of its forms. Other counts beside it are not smaller.
+fn count(number: u64, form: u8, window: u64) -> String {
+    match form {
+        0 => number.to_string(),
+        1 => format!("{number}.0"),
+        2 => format!("{number};w={window}"),
+        3 => format!("{}, {number}", number + 7),
+        4 => format!(" {number},{number} ; w={window} "),
+        _ => format!("00{number}.99"),
+    }
+}
+
+/// A time from this second on, in one of its forms.
+fn time(seconds: u64, now: u64, form: u8) -> String {
+    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(now + seconds);
+    match form {
+        0 => seconds.to_string(),
+        1 => (now + seconds).to_string(),
+        2 => ((now + seconds) * 1_000).to_string(),
+        3 => humantime::format_rfc3339_seconds(at).to_string(),
+        4 => humantime::format_rfc3339_micros(at).to_string(),
+        5 => humantime::format_rfc3339_seconds(at).to_string().replace('Z', "+00:00"),
+        6 => httpdate::fmt_http_date(at),
+        7 => humantime::format_duration(Duration::from_secs(seconds)).to_string().replace(' ', ""),
+        _ => format!("{seconds}.000"),
+    }
+}
+
+const NAMES: [[&str; 3]; 6] = [
+    ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"],
+    ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"],
+    ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset-after"],
+    ["x-rate-limit-limit", "x-rate-limit-remaining", "x-rate-limit-reset"],
+    [
+        "anthropic-ratelimit-requests-limit",
+        "anthropic-ratelimit-requests-remaining",
+        "anthropic-ratelimit-requests-reset",
+    ],
+    ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"],
+];
+
+proptest! {
+    #[test]
+    fn counts_and_times_are_read_in_each_form(
+        names in select(NAMES.to_vec()),
+        (quota, remaining) in (1_u64..1_000_000, 0_u64..1_000_000),
+        window in 1_u64..1_000_000,
+        seconds in 1_u64..2_000_000,
+        now in 1_500_000_000_u64..4_000_000_000,
+        (counts, times) in ((0_u8..6, 0_u8..6), 0_u8..9),
+    ) {
+        let [limit, left, reset] = names;
+        let date = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(now));
+        let fields = [
+            (limit, count(quota, counts.0, window).replace(&format!("{}, ", quota + 7), "")),
+            (left, count(remaining, counts.1, window)),
+            (reset, time(seconds, now, times)),
+            ("date", date),
+        ];
+        let headers: HeaderMap = fields
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), HeaderValue::try_from(value).unwrap()))
+            .collect();
+        let reading = read(&headers, StatusCode::TOO_MANY_REQUESTS);
+        prop_assert_eq!(reading.unreadable(), []);
+        let [limit] = reading.limits() else { panic!("one limit: {reading:?}") };
+        let reset = Duration::from_secs(seconds);
+        let has_window = [counts.0, counts.1].iter().any(|form| matches!(form, 2 | 4));
+        prop_assert_eq!(limit.name(), left);
+        prop_assert_eq!((limit.quota(), limit.remaining()), (Some(quota), remaining));
+        prop_assert_eq!(limit.reset(), Some(reset));
+        prop_assert_eq!(limit.window(), has_window.then_some(Duration::from_secs(window)));
+        prop_assert_eq!(reading.retry_after(), (remaining == 0).then_some(reset));
+    }
+
+    #[test]
+    fn the_delay_of_grpc_is_read_as_another_library_writes_it(
+        delay in any::<Option<(u32, u32)>>(),
+        message in "[ -~]{0,20}",
+    ) {
+        let delay = delay.map(|(seconds, nanos)| {
+            Duration::new(u64::from(seconds), nanos % 1_000_000_000)
+        });
+        let mut details = ErrorDetails::with_request_info("id", "data");
+        if let Some(delay) = delay {
+            details.set_retry_info(Some(delay));
+        }
+        let status = Status::with_error_details(Code::ResourceExhausted, message, details);
+        let mut headers = HeaderMap::new();
+        status.add_header(&mut headers).unwrap();
+        let reading = read(&headers, StatusCode::OK);
+        prop_assert!(reading.is_refused() && reading.unreadable().is_empty());
+        prop_assert_eq!(reading.retry_after(), delay);
     }
 }
