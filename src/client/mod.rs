@@ -61,11 +61,13 @@ mod reader;
 mod reading;
 mod structured;
 mod times;
+#[cfg(any(feature = "retry", feature = "pacing"))]
 mod told;
 mod waits;
 
 pub use self::reader::{Reader, read};
 pub use self::reading::{LimitReading, Reading, Unreadable};
+#[cfg(any(feature = "retry", feature = "pacing"))]
 pub(crate) use self::told::{Told, host_name};
 
 use std::time::Duration;

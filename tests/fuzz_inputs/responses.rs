@@ -165,12 +165,17 @@ proptest! {
         prop_assert_eq!(wait, is_refused.then_some(tollgate::client::ASSUMED_WAIT));
     }
 
-    /// The lines of a response may come in any order.
+    /// The fields of a response may come in any order.
     #[test]
-    fn the_order_of_lines_changes_no_wait(field in responses()) {
+    fn the_order_of_fields_changes_no_wait(field in responses()) {
         let (status, mut headers) = response(&field);
         let mut turned = field.clone();
-        turned.0.reverse();
+        // The lines of one field stay in order.
+        let name = |line: &Vec<u8>| {
+            let line = String::from_utf8_lossy(line);
+            split(&line).map(|(name, _)| name.to_ascii_lowercase())
+        };
+        turned.0.sort_by_key(|line| std::cmp::Reverse(name(line)));
         let (other, mut turned) = response(&turned);
         // Without it, the time of this machine would count, which goes on.
         let date = HeaderValue::from_static("Tue, 14 Nov 2023 22:13:20 GMT");

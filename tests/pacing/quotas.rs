@@ -76,6 +76,7 @@ async fn a_server_that_counts_by_a_log_and_bans_refuses_none_of_40_jobs() {
         assert_eq!(refused, 0, "seed {seed}");
         longest = longest.max(elapsed);
     }
+    println!("40 jobs took {longest:?} at most");
     // 30 requests after the first ten take three seconds at the full rate.
     assert!(longest < Duration::from_millis(5_500), "{longest:?}");
     assert!(run(0, PacingLayer::new()).await.0 > 20, "such a server needs a quota");
@@ -131,6 +132,7 @@ async fn a_refusal_that_one_request_meets_pauses_what_waits_behind_it() {
     }
     let outage = outage.lock().unwrap();
     let first = outage.refused[0];
+    println!("{} ran into the outage; 100 took {:?}", outage.refused.len(), start.elapsed());
     // Those that were under way, and none that was sent after the first refusal had come back.
     assert!(outage.refused.iter().all(|at| *at < first + 40 * MILLI), "{outage:?}");
     assert!(outage.refused.len() <= 10, "{outage:?}");
