@@ -10,11 +10,17 @@ use std::time::Duration;
 use http::{Request, Response};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep, timeout};
+use tollgate::backend::Memory;
+use tollgate::clock::TokioClock;
+use tollgate::middleware::Queue;
 use tollgate::pacing::PacingLayer;
 use tollgate::retry::RetryLayer;
-use tollgate::{HOUR, SECOND};
+use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND};
 use tollgate_testing::dice::Dice;
+use tower::util::BoxCloneSyncService;
 use tower::{Layer, Service, ServiceExt, service_fn};
+
+static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -42,8 +48,15 @@ impl Strict {
     }
 }
 
+type Network = BoxCloneSyncService<Request<()>, Response<()>, Infallible>;
+
 /// How many of 40 jobs are refused, and how long they take.
-async fn run(seed: u64, pacing: PacingLayer) -> (u32, Duration) {
+async fn run<S, B>(seed: u64, client: impl FnOnce(Network) -> S) -> (u32, Duration)
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible, Future: Send>,
+    S: Clone + Send + 'static,
+    B: Send + 'static,
+{
     let strict = Arc::new(Mutex::new(Strict::default()));
     let (server, dice) = (Arc::clone(&strict), Arc::new(Mutex::new(Dice(seed))));
     let network = service_fn(move |_: Request<()>| {
@@ -55,7 +68,7 @@ async fn run(seed: u64, pacing: PacingLayer) -> (u32, Duration) {
             Ok::<_, Infallible>(Response::builder().status(status).body(()).unwrap())
         }
     });
-    let client = RetryLayer::new().layer(pacing.layer(network));
+    let client = client(Network::new(network));
     let start = Instant::now();
     let mut jobs = JoinSet::new();
     for _ in 0..40 {
@@ -72,14 +85,23 @@ async fn run(seed: u64, pacing: PacingLayer) -> (u32, Duration) {
 async fn a_server_that_counts_by_a_log_and_bans_refuses_none_of_40_jobs() {
     let mut longest = Duration::ZERO;
     for seed in 0..20 {
-        let (refused, elapsed) = run(seed, PacingLayer::new().quota(10, SECOND)).await;
+        let pacing = PacingLayer::new().quota(10, SECOND);
+        let (refused, elapsed) =
+            run(seed, |network| RetryLayer::new().layer(pacing.layer(network))).await;
         assert_eq!(refused, 0, "seed {seed}");
         longest = longest.max(elapsed);
     }
     println!("40 jobs took {longest:?} at most");
     // 30 requests after the first ten take three seconds at the full rate.
     assert!(longest < Duration::from_millis(5_500), "{longest:?}");
-    assert!(run(0, PacingLayer::new()).await.0 > 20, "such a server needs a quota");
+    let mut fewest = u32::MAX;
+    for seed in 0..20 {
+        let limiter = RateLimiter::new(Memory::new().clock(TokioClock::new()));
+        let spaced = limiter.layer(&SPACED).queue(Queue::new(HOUR));
+        fewest = fewest.min(run(seed, |network| spaced.layer(network)).await.0);
+    }
+    println!("without it, at least {fewest} of them are refused");
+    assert!(fewest >= 10, "{fewest}");
 }
 
 /// Whether the server refuses, and what it has got: how many requests in all, and how many while it
