@@ -45,7 +45,11 @@ impl<'h> Fields<'h> {
     fn list(&self, name: &str) -> Option<Vec<u8>> {
         let mut lines = self.headers.get_all(name).iter();
         let mut list = lines.next()?.as_bytes().to_vec();
-        for line in lines.take(MAX_LINES) {
+        for line in lines {
+            // It cannot be read in any case.
+            if list.len() > MAX_FIELD {
+                break;
+            }
             list.extend_from_slice(b", ");
             list.extend_from_slice(line.as_bytes());
         }
@@ -87,8 +91,6 @@ fn parsed<T>(list: &[u8], parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
 pub(super) const MAX_NAME: usize = 128;
 /// In bytes; a longer field cannot be read.
 const MAX_FIELD: usize = 8_192;
-/// So many lines are longer than a field may be.
-const MAX_LINES: usize = MAX_FIELD / 2;
 /// In bytes; so much of a value is shown.
 const MAX_SHOWN: usize = 64;
 /// So many fields of a response are listed.

@@ -29,6 +29,7 @@
 //! | `RateLimit`, `RateLimit-Policy` | IETF drafts 7 to 11 |
 //! | `..limit..remaining..`, with `limit` and `reset` in its place | draft 6, Docker Hub, GitHub, Reddit, Mastodon, Twitter, OpenAI, Anthropic, Kong and others: any field whose name has both words |
 //! | `X-RateLimit-Reset-After` | Discord; it counts before the reset |
+//! | `X-RateLimit-Scope`, `X-RateLimit-Global` | Discord: what a refusal is about |
 //! | `X-Shopify-Shop-Api-Call-Limit` | `32/40` |
 //! | `X-Ratelimit` | the JSON of Trakt |
 //! | `grpc-status-details-bin`, `grpc-retry-pushback-ms` | `google.rpc.RetryInfo`, milliseconds |
@@ -66,7 +67,7 @@ mod told;
 mod waits;
 
 pub use self::reader::{Reader, read};
-pub use self::reading::{LimitReading, Reading, Unreadable};
+pub use self::reading::{LimitReading, Reading, RefusalScope, Unreadable};
 #[cfg(any(feature = "retry", feature = "pacing"))]
 pub(crate) use self::told::{Told, host_name};
 

@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::fields::Fields;
 use super::grpc::{self, GrpcRefusal};
-use super::reading::{LimitReading, Reading};
+use super::reading::{LimitReading, Reading, RefusalScope};
 use super::{ASSUMED_WAIT, limits, waits};
 
 /// Reads what a response says about limits, by the default [`Reader`].
@@ -67,7 +67,7 @@ impl Reader {
             reading.is_refused = wait.is_some() || status != StatusCode::FORBIDDEN;
             reading.retry_after = wait;
             reading.is_final = waits::is_final(headers) || grpc.is_some_and(|grpc| grpc.is_final);
-            reading.is_of_one_resource = fields.text("x-ratelimit-scope") == Some("shared");
+            reading.scope = scope(&fields);
         }
         reading.unreadable = fields.into_unreadable();
         reading
@@ -94,6 +94,15 @@ fn wait(
     let reset = exhausted.filter_map(|limit| limit.reset.or(limit.window)).max();
     let is_unclear = status != StatusCode::FORBIDDEN && fields.has_unreadable();
     reset.or(is_unclear.then_some(ASSUMED_WAIT))
+}
+
+fn scope(fields: &Fields<'_>) -> RefusalScope {
+    match fields.text("x-ratelimit-scope") {
+        Some("shared") => RefusalScope::Resource,
+        Some("global") => RefusalScope::Host,
+        _ if fields.text("x-ratelimit-global") == Some("true") => RefusalScope::Host,
+        _ => RefusalScope::Kind,
+    }
 }
 
 const REFUSALS: [StatusCode; 3] =

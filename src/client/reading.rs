@@ -16,7 +16,7 @@ pub struct Reading {
     pub(super) is_refused: bool,
     pub(super) retry_after: Option<Duration>,
     pub(super) is_final: bool,
-    pub(super) is_of_one_resource: bool,
+    pub(super) scope: RefusalScope,
     pub(super) unreadable: Vec<Unreadable>,
 }
 
@@ -45,11 +45,10 @@ impl Reading {
         self.is_final
     }
 
-    /// Whether the refusal is about one resource only, and not about the other requests of the
-    /// client (`X-RateLimit-Scope: shared` of Discord).
+    /// Which other requests a refusal is about.
     #[must_use]
-    pub const fn is_of_one_resource(&self) -> bool {
-        self.is_of_one_resource
+    pub const fn scope(&self) -> RefusalScope {
+        self.scope
     }
 
     /// The fields that could not be read, with what is assumed instead.
@@ -57,6 +56,31 @@ impl Reading {
     pub fn unreadable(&self) -> &[Unreadable] {
         &self.unreadable
     }
+}
+
+/// Which other requests of the client a refusal is about (`X-RateLimit-Scope` of Discord).
+///
+/// # Examples
+///
+/// ```
+/// use http::{HeaderMap, StatusCode};
+/// use tollgate::client::{RefusalScope, read};
+///
+/// let mut headers = HeaderMap::new();
+/// headers.insert("x-ratelimit-scope", "shared".parse().unwrap());
+/// let reading = read(&headers, StatusCode::TOO_MANY_REQUESTS);
+/// assert_eq!(reading.scope(), RefusalScope::Resource);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RefusalScope {
+    /// Those for the same resource only, which all clients share.
+    Resource,
+    /// Those of the same kind. Servers that say nothing mean this.
+    #[default]
+    Kind,
+    /// All requests to the host.
+    Host,
 }
 
 /// How one limit of a server stands.

@@ -12,12 +12,14 @@ use tokio::time::Instant;
 use super::policy::{AnswerTimes, ServerLimit, later};
 use super::quota::OwnQuota;
 use super::settings::PacingSettings;
-use crate::client::{LimitReading, MAX_LIMITS, Reading};
+use crate::client::{LimitReading, MAX_LIMITS, Reading, RefusalScope};
 
 #[derive(Debug)]
 pub(super) struct Host {
-    /// For the log: that of the first request.
+    /// That of the first request: several kinds of requests may go to one host.
     name: String,
+    /// Of all kinds of requests to the host of this name.
+    pause_of_all: Arc<Mutex<Option<Pause>>>,
     state: Mutex<HostState>,
 }
 
@@ -48,14 +50,31 @@ struct HostState {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pause {
+pub(super) struct Pause {
     from: Instant,
     until: Instant,
 }
 
+impl Pause {
+    /// The later end, if the host has asked twice.
+    fn or_later(self, other: Option<Self>) -> Self {
+        Self { until: other.map_or(self.until, |other| other.until.max(self.until)), ..self }
+    }
+
+    /// This pause, unless a request that was sent at this instant disproves it.
+    fn unless_disproved(self, sent: Instant) -> Option<Self> {
+        Some(self).filter(|pause| sent < pause.from)
+    }
+}
+
 impl Host {
-    pub(super) fn new(name: String, quotas: Vec<OwnQuota>) -> Self {
-        Self { name, state: Mutex::new(HostState { quotas, ..HostState::default() }) }
+    pub(super) fn new(
+        name: String,
+        pause_of_all: Arc<Mutex<Option<Pause>>>,
+        quotas: Vec<OwnQuota>,
+    ) -> Self {
+        let state = Mutex::new(HostState { quotas, ..HostState::default() });
+        Self { name, pause_of_all, state }
     }
 
     /// Sends at once if no request waits and one is due.
@@ -66,7 +85,7 @@ impl Host {
     ) -> Option<Turn> {
         let mut state = self.lock();
         let is_due = |state: &mut HostState| {
-            state.own_due(now) <= now && state.due(now, settings.headroom) <= now
+            state.own_due(now) <= now && self.due(state, now, settings.headroom) <= now
         };
         if !state.line.is_empty() || !is_due(&mut state) {
             return None;
@@ -81,6 +100,24 @@ impl Host {
         state.next_ticket = ticket.wrapping_add(1);
         state.line.insert(ticket, Waker::noop().clone());
         Place { host: Arc::clone(self), settings: Arc::clone(settings), ticket }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn pause_of_all(&self) -> Arc<Mutex<Option<Pause>>> {
+        Arc::clone(&self.pause_of_all)
+    }
+
+    /// When the server lets the next request go; `now` or before if at once.
+    fn due(&self, state: &mut HostState, now: Instant, headroom: u64) -> Instant {
+        let of_all = self.lock_pause().map_or(now, |pause| pause.until);
+        state.due(now, headroom).max(of_all)
+    }
+
+    fn lock_pause(&self) -> MutexGuard<'_, Option<Pause>> {
+        self.pause_of_all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, HostState> {
@@ -147,16 +184,10 @@ impl HostState {
         }
     }
 
-    /// Pauses until the later end, if the host has asked twice.
-    fn pause(&mut self, pause: Pause) {
-        let until = self.paused.map_or(pause.until, |other| other.until.max(pause.until));
-        self.paused = Some(Pause { until, ..pause });
-    }
-
     /// Learns that a request was admitted which was sent at this instant, though it was not due. So
     /// what the host had said before, or a proxy for it, does not hold: it may be years away.
     fn disprove(&mut self, sent: Instant, named: &[LimitReading]) {
-        self.paused = self.paused.filter(|pause| sent < pause.from);
+        self.paused = self.paused.and_then(|pause| pause.unless_disproved(sent));
         self.limits.retain(|limit| {
             named.iter().any(|reading| limit.is_of(reading)) || !limit.is_exhausted_since(sent)
         });
@@ -234,7 +265,7 @@ impl Place {
             .entry(self.ticket)
             .and_modify(|known| known.clone_from(waker))
             .or_insert_with(|| waker.clone());
-        let (own, server) = (state.own_due(now), state.due(now, headroom));
+        let (own, server) = (state.own_due(now), self.host.due(&mut state, now, headroom));
         let place = state.place(self.ticket);
         // A request that would have to wait for too long goes at once: the server answers it.
         let is_probe = || server > deadline && state.may_probe(now, max_wait);
@@ -297,7 +328,7 @@ impl Turn {
         let (now, status) = (Instant::now(), response.status());
         let reading = self.settings.reader.read(response.headers(), status);
         self.settings.told.tell(response, &reading, &self.host.name);
-        let pause = pause(&reading, status.is_client_error());
+        let pause = pause(&reading, status.is_client_error(), now);
         let readings = reading.limits();
         self.is_over = true;
         let mut state = self.host.lock();
@@ -305,10 +336,16 @@ impl Turn {
         (state.is_known, state.trial) = (true, None);
         state.quotas.iter_mut().for_each(|quota| quota.end_one(now));
         if let Some(pause) = pause {
-            state.pause(Pause { from: now, until: later(now, pause) });
+            state.paused = Some(pause.or_later(state.paused));
+            if reading.scope() == RefusalScope::Host {
+                let mut of_all = self.host.lock_pause();
+                *of_all = Some(pause.or_later(*of_all));
+            }
         }
         if self.is_early && !status.is_client_error() && !status.is_server_error() {
             state.disprove(self.sent, readings);
+            let mut of_all = self.host.lock_pause();
+            *of_all = of_all.and_then(|pause| pause.unless_disproved(self.sent));
         }
         if !readings.is_empty() {
             state.serial = state.serial.saturating_add(1);
@@ -319,6 +356,7 @@ impl Turn {
             came: now,
             others: state.sent.saturating_sub(counted),
             serial: state.serial,
+            is_refused: reading.is_refused(),
         };
         for reading in readings {
             if let Some(limit) = state.limits.iter_mut().find(|limit| limit.is_of(reading)) {
@@ -356,13 +394,14 @@ impl Drop for Turn {
     }
 }
 
-/// How long the other requests to the host wait after this answer.
-fn pause(reading: &Reading, is_client_error: bool) -> Option<Duration> {
-    if !reading.is_refused() || reading.is_of_one_resource() {
+/// The pause of other requests to the host that this answer asks for.
+fn pause(reading: &Reading, is_client_error: bool, from: Instant) -> Option<Pause> {
+    if !reading.is_refused() || reading.scope() == RefusalScope::Resource {
         return None;
     }
     // A server that refuses and tells no wait is asked again by one request, after a second.
-    reading.retry_after().or_else(|| is_client_error.then_some(TRIAL))
+    let wait = reading.retry_after().or_else(|| is_client_error.then_some(TRIAL))?;
+    Some(Pause { from, until: later(from, wait) })
 }
 
 /// How long the first in the line may leave its turn, which it does if the machine is busy.

@@ -32,7 +32,12 @@ struct RecentHost {
 impl Hosts {
     /// The host of this key. If there are `max_hosts` others, the one that was not used for longest is
     /// forgotten.
-    pub(super) fn get(&self, key: &str, head: &Head<'_>, settings: &PacingSettings) -> Arc<Host> {
+    pub(super) fn get(
+        self: &Arc<Self>,
+        key: &str,
+        head: &Head<'_>,
+        settings: &PacingSettings,
+    ) -> Arc<Host> {
         let hash = self.hasher.hash_one(key);
         // A panic leaves at most a host that was never used.
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +53,9 @@ impl Hosts {
             recent.hosts.remove(&oldest);
         }
         let name = host_name(head.uri(), head.headers());
-        let host = Arc::new(Host::new(name, settings.quotas.clone()));
+        let mut known = recent.hosts.values().map(|known| &known.host);
+        let kinds = known.find(|known| known.name() == name).map(|known| known.pause_of_all());
+        let host = Arc::new(Host::new(name, kinds.unwrap_or_default(), settings.quotas.clone()));
         recent.hosts.insert(hash, RecentHost { host: Arc::clone(&host), used });
         host
     }

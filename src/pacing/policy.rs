@@ -27,6 +27,7 @@ pub(super) struct AnswerTimes {
     pub(super) others: u64,
     /// Counts the answers that named limits.
     pub(super) serial: u64,
+    pub(super) is_refused: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -108,9 +109,11 @@ impl ServerLimit {
         self.named = self.named.max(answer.serial);
         let now = answer.came;
         let is_current = answer.sent >= self.renewed;
-        self.rounds_down |= reading.remaining() == 0
-            && !self.is_proven
+        // Refused within a second after the reset, for another second.
+        self.rounds_down |= answer.is_refused
             && is_current
+            && !self.is_proven
+            && reading.remaining() == 0
             && answer.sent.saturating_duration_since(self.stepped) < SECOND
             && reading.reset().is_some_and(|reset| reset <= SECOND);
         let end = self.end(reading, now);

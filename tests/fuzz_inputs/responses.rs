@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
 use proptest::sample::select;
-use tollgate::client::{Reading, read};
+use tollgate::client::{Reading, RefusalScope, read};
 use tollgate_testing::fuzz::bytes::{draws_each, fields};
 use tollgate_testing::fuzz::field::Field;
 use tollgate_testing::fuzz::seeds::{Seed, seeds};
@@ -90,8 +90,14 @@ fn shown(reading: &Reading) -> String {
     if let Some(wait) = reading.retry_after() {
         shown += &format!(" {wait:?}");
     }
-    let marks = [(reading.is_final(), " final"), (reading.is_of_one_resource(), " one-resource")];
-    marks.iter().filter(|(is_so, _)| *is_so).for_each(|(_, mark)| shown += mark);
+    if reading.is_final() {
+        shown += " final";
+    }
+    shown += match reading.scope() {
+        RefusalScope::Resource => " of a resource",
+        RefusalScope::Host => " of the host",
+        _ => "",
+    };
     for limit in reading.limits() {
         let quota = limit.quota().map_or("-".to_owned(), |quota| quota.to_string());
         let time = |time: Option<Duration>| time.map_or("-".to_owned(), |time| format!("{time:?}"));

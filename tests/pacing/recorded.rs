@@ -233,6 +233,34 @@ async fn a_refusal_about_one_resource_pauses_no_other_request() {
     assert_sent(&sends(&[&refusal("global")]).await, &[0, 65_000]);
 }
 
+/// Where routes are paced apart, each went on in spite of a refusal that was about all of them.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_about_the_whole_host_pauses_all_its_kinds_of_requests() {
+    let server = service_fn(async |request: Request<()>| {
+        let response = match request.uri().path() {
+            "/all" => answer(":status: 429\nretry-after: 9\nx-ratelimit-global: true"),
+            "/one" => answer(":status: 429\nretry-after: 3\nx-ratelimit-scope: user"),
+            _ => answer(""),
+        };
+        Ok::<_, Infallible>(response)
+    });
+    let layer = PacingLayer::new().key_with(|head| Some(head.uri().to_string()));
+    let mut client = layer.layer(server);
+    let start = Instant::now();
+    let mut get = async |url: &str| {
+        let request = Request::get(url).body(()).unwrap();
+        client.ready().await.unwrap().call(request).await.unwrap();
+        start.elapsed().as_secs()
+    };
+    assert_eq!(get("http://them.example/old").await, 0);
+    assert_eq!(get("http://them.example/one").await, 0);
+    assert_eq!(get("http://them.example/old").await, 0);
+    assert_eq!(get("http://them.example/all").await, 0);
+    assert_eq!(get("http://others.example/old").await, 0);
+    assert_eq!(get("http://them.example/new").await, 9);
+    assert_eq!(get("http://them.example/old").await, 9);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_statuses_that_refuse_can_be_named() {
     let layer = PacingLayer::new().statuses([http::StatusCode::from_u16(529).unwrap()]);
