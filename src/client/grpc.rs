@@ -7,7 +7,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::ASSUMED_WAIT;
-use super::fields::{Fields, Unread};
+use super::fields::Fields;
 use super::reading::Assumed;
 use super::times;
 
@@ -33,7 +33,7 @@ pub(super) fn refusal(fields: &mut Fields<'_>) -> Option<GrpcRefusal> {
         retry_delay(&BASE64.decode(text).ok()?)
     });
     // Details without a `RetryInfo` name no wait.
-    let wait = details.unwrap_or_else(|Unread| Some(Some(ASSUMED_WAIT))).flatten();
+    let wait = details.unwrap_or(Some(Some(ASSUMED_WAIT))).flatten();
     Some(GrpcRefusal { wait, is_final: false })
 }
 
@@ -41,7 +41,6 @@ pub(super) fn refusal(fields: &mut Fields<'_>) -> Option<GrpcRefusal> {
 /// are no such message.
 ///
 /// Five fields of the wire format do not justify a dependency.
-#[expect(clippy::option_option, reason = "no message, no delay, a delay")]
 fn retry_delay(status: &[u8]) -> Option<Option<Duration>> {
     for detail in fields_of(status)?.into_iter().filter_map(|field| field.bytes(3)) {
         let any = fields_of(detail)?;
