@@ -1,8 +1,8 @@
 //! What servers tell their clients about limits, read: how many requests are left, of how many,
 //! until when, how long to wait, and what could not be read.
 //!
-//! [`RetryLayer`](crate::retry::RetryLayer) and `PacingLayer` read each response by [`read`], and so
-//! can a client of your own:
+//! [`RetryLayer`](crate::retry::RetryLayer) and `PacingLayer` read each response by [`read`], and
+//! so can a client of your own:
 //!
 //! ```
 //! use std::time::Duration;
@@ -24,7 +24,7 @@
 //!
 //! | field | forms |
 //! |---|---|
-//! | `Retry-After` | seconds, also with a fraction (rounded up), `1m30s`, a date of HTTP, an instant; of several lines the longest |
+//! | `Retry-After`, `X-RateLimit-Retry-After` | seconds, also with a fraction (rounded up), `1m30s`, a date of HTTP, an instant; of several lines the longest |
 //! | `retry-after-ms`, `x-ms-retry-after-ms` | milliseconds; they count before `Retry-After` |
 //! | `RateLimit`, `RateLimit-Policy` | IETF drafts 7 to 11 |
 //! | `..limit..remaining..`, with `limit` and `reset` in its place | draft 6, Docker Hub, GitHub, Reddit, Mastodon, Twitter, OpenAI, Anthropic, Kong and others: any field whose name has both words |
@@ -36,14 +36,14 @@
 //! | `x-should-retry`, `stripe-should-retry` | `false`: the request is not to be sent again |
 //!
 //! A reset is a number of seconds, a number with units (`6m0s`), a Unix time in seconds or
-//! milliseconds, a date of HTTP, or an instant (`2023-08-17T08:42:22.5+02:00`). Instants are compared
-//! with the `Date` of the response, so the clocks of the two machines need not agree.
+//! milliseconds, a date of HTTP, or an instant (`2023-08-17T08:42:22.5+02:00`). Instants are
+//! compared with the `Date` of the response, so the clocks of the two machines need not agree.
 //!
 //! # Design
 //!
-//! **Reading is total.** Any bytes have a reading. Counts below zero are zero, counts that do not fit
-//! are the largest, of several counts the smallest holds, and of several times the longest. Limits
-//! beyond the eighth are left out, those with the most tokens first.
+//! **Reading is total.** Any bytes have a reading. Counts below zero are zero, counts that do not
+//! fit are the largest, of several counts the smallest holds, and of several times the longest.
+//! Limits beyond the eighth are left out, those with the most tokens first.
 //!
 //! **What cannot be read makes a client wait longer, and is told.** A wait is then taken to be
 //! [`ASSUMED_WAIT`], and a reset to be [`ASSUMED_RESET`] away. A count that cannot be read changes
@@ -51,8 +51,8 @@
 //!
 //! **Which statuses refuse is a setting**, of [`Reader`] and of both layers. 403 counts only if the
 //! response names a wait, as those of GitHub do; otherwise it is about something else. If a refusal
-//! has no wait of its own, it is the longest reset of the limits that have nothing left. A 503 is not
-//! waited for because of such a limit, since the request may have been carried out.
+//! has no wait of its own, it is the longest reset of the limits that have nothing left. A 503 is
+//! not waited for because of such a limit, since the request may have been carried out.
 
 mod counts;
 mod fields;

@@ -12,10 +12,13 @@ use super::{ASSUMED_WAIT, times};
 pub(super) fn told(fields: &mut Fields<'_>) -> Option<Duration> {
     let headers = fields.headers;
     let mut unread = None;
-    for name in ["retry-after-ms", "x-ms-retry-after-ms", "retry-after"] {
-        let read = fields.read(name, Assumed::Wait, |text| match name {
-            "retry-after" => times::retry_after(text, headers),
-            _ => times::millis(text),
+    for name in MILLIS.into_iter().chain(SECONDS) {
+        let read = fields.read(name, Assumed::Wait, |text| {
+            if MILLIS.contains(&name) {
+                times::millis(text)
+            } else {
+                times::retry_after(text, headers)
+            }
         });
         match read {
             Ok(Some(wait)) => return Some(wait),
@@ -31,3 +34,6 @@ pub(super) fn is_final(headers: &HeaderMap) -> bool {
     let says_no = |name| headers.get(name).is_some_and(|value| value == "false");
     says_no("x-should-retry") || says_no("stripe-should-retry")
 }
+
+const MILLIS: [&str; 2] = ["retry-after-ms", "x-ms-retry-after-ms"];
+const SECONDS: [&str; 2] = ["retry-after", "x-ratelimit-retry-after"];

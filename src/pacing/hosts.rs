@@ -30,8 +30,8 @@ struct RecentHost {
 }
 
 impl Hosts {
-    /// The host of this key. If there are `max_hosts` others, the one that was not used for longest is
-    /// forgotten.
+    /// The host of this key. If there are `max_hosts` others, the one that was not used for longest
+    /// is forgotten.
     pub(super) fn get(
         self: &Arc<Self>,
         key: &str,

@@ -38,8 +38,8 @@ impl PacingLayer {
     /// have to wait longer, it is sent at once, but only one request in each `max_wait`. The
     /// client's own [`quota`](Self::quota) is kept in any case.
     ///
-    /// A caller that can wait less puts a timeout around the call: a request whose future is dropped
-    /// in the line is not sent.
+    /// A caller that can wait less puts a timeout around the call: a request whose future is
+    /// dropped in the line is not sent.
     #[must_use]
     pub fn max_wait(self, max_wait: Duration) -> Self {
         self.with(|settings| settings.max_wait = max_wait)
@@ -49,10 +49,10 @@ impl PacingLayer {
     /// shows nothing; without this, only the answers of the server count.
     ///
     /// This holds however the server counts: by a bucket, by windows, or by a log of the last
-    /// period. A request counts from the time it is sent until a period after its answer. So the
-    /// client uses the share `period / (period + time of an answer)` of the quota, and none is
-    /// refused because requests take longer or shorter on their way. Call it once for each quota, if
-    /// there are several.
+    /// period. A request counts from the time it is sent until a period after its answer, or after
+    /// its future was dropped. So the client uses the share `period / (period + time of an answer)`
+    /// of the quota, and none is refused because requests take longer or shorter on their way. Call
+    /// it once for each quota, if there are several. It takes 16 bytes for each request that counts.
     ///
     /// ```
     /// use tollgate::pacing::PacingLayer;

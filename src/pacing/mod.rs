@@ -37,11 +37,12 @@
 //! Those of the IETF drafts, of GitHub, Twitter, Reddit, Mastodon, Docker Hub, Discord, Shopify,
 //! Trakt, OpenAI, Anthropic and of many others: the module [`client`](crate::client) lists them. A
 //! response that refuses, by 429 or 503, or by 403 with a time to wait, pauses all requests to the
-//! host until then. If a 429 names no time, it is a second. If it names one that cannot be read, it is
-//! [half a minute](crate::client::ASSUMED_WAIT), and the log says so, once for each host and field.
+//! host until then. If a 429 names no time, it is a second. If it names one that cannot be read, it
+//! is [half a minute](crate::client::ASSUMED_WAIT), and the log says so, once for each host and
+//! field.
 //!
-//! A server that shows nothing before it refuses gets every request at once, unless the client knows
-//! its [`quota`](PacingLayer::quota).
+//! A server that shows nothing before it refuses gets every request at once, unless the client
+//! knows its [`quota`](PacingLayer::quota).
 //!
 //! # Settings
 //!
@@ -85,19 +86,19 @@
 //!    requests are spread over the time to the reset. Each answer updates that spacing.
 //! 6. Of several limits, each has to allow the request.
 //!
-//! A request that can wait no longer is sent before it is due, at once if it is the first in the line
-//! and none was sent so for a `max_wait`. If the server admits it, the pause
-//! before it ends, and limits that it was waiting for are forgotten unless the answer names them.
-//! So a wrong number, from a proxy for instance, holds for one wait and not for a year.
+//! A request that can wait no longer is sent before it is due, at once if it is the first in the
+//! line and none was sent so for a `max_wait`. If the server admits it, the pause before it ends,
+//! and limits that it was waiting for are forgotten unless the answer names them. So a wrong
+//! number, from a proxy for instance, holds for one wait and not for a year.
 //!
 //! **A request of the client's own quota counts from the time it is sent until a period after its
-//! answer.** The server counts it some time in between. So however requests are delayed on their way,
-//! no period of the server's has more of them than the quota, also if it keeps a log of the last
-//! period. It costs the share of the rate that the time of an answer is of the period.
+//! answer.** The server counts it some time in between. So however requests are delayed on their
+//! way, no period of the server's has more of them than the quota, also if it keeps a log of the
+//! last period. It costs the share of the rate that the time of an answer is of the period.
 //!
-//! **Before a pause ends, nothing is sent but what has waited for too long.** Requests that wait are
-//! all in one line, also those that the client's own quota holds back, so a refusal that one of them
-//! meets stops the others.
+//! **Before a pause ends, nothing is sent but what has waited for too long.** Requests that wait
+//! are all in one line, also those that the client's own quota holds back, so a refusal that one of
+//! them meets stops the others.
 //!
 //! **The first request to a host goes alone.** Others wait for its answer, for a second at most, as
 //! it shows what limits there are. After a pause, it is the same.

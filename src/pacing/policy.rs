@@ -51,8 +51,8 @@ pub(super) struct ServerLimit {
     renewed: Instant,
     /// Whether an answer has shown what came at `stepped`.
     is_proven: bool,
-    /// Whether the server has refused a request that was sent just after a reset: it rounds the time
-    /// to the reset down.
+    /// Whether the server has refused a request that was sent just after a reset: it rounds the
+    /// time to the reset down.
     rounds_down: bool,
     /// When the last request was sent.
     spent: Instant,

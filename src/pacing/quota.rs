@@ -3,8 +3,8 @@
 //!
 //! The server counts a request at some time between its sending and its answer. So a request takes
 //! a place from the moment it is sent until a period after its answer. While the places are as many
-//! as the quota, no window of the server's can hold more: of those in it, the one that was sent last
-//! would have found a place taken by each of the others.
+//! as the quota, no window of the server's can hold more: of those in it, the one that was sent
+//! last would have found a place taken by each of the others.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,8 +32,8 @@ impl OwnQuota {
         Self { requests, period, under_way: 0, answered: VecDeque::new() }
     }
 
-    /// When the next request may be sent, as far as it is known: while all places are under way, the
-    /// next answer tells.
+    /// When the next request may be sent, as far as it is known: while all places are under way,
+    /// the next answer tells.
     pub(super) fn due(&mut self, now: Instant) -> Instant {
         while self.answered.front().is_some_and(|answered| self.end(*answered) <= now) {
             self.answered.pop_front();

@@ -88,9 +88,9 @@ impl RetryLayer {
     /// Waits by this policy where the server names no time; without one, the response is returned.
     ///
     /// The policy decides how long to wait and when to give up, and [`tries`](Self::tries) and
-    /// [`max_wait`](Self::max_wait) bound it. A refusal by a client error, such as 429, is retried for
-    /// each method. After any other, such as 503, the work may have been done, so only idempotent
-    /// methods are retried, and requests with an `Idempotency-Key`.
+    /// [`max_wait`](Self::max_wait) bound it. A refusal by a client error, such as 429, is retried
+    /// for each method. After any other, such as 503, the work may have been done, so only
+    /// idempotent methods are retried, and requests with an `Idempotency-Key`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -116,8 +116,8 @@ impl RetryLayer {
 
     /// Retries only while this budget has room; without one, each request has its own tries only.
     ///
-    /// Each response that is no refusal pays in, and each retry takes out. So while a server refuses
-    /// all requests, retries soon end, and the refusals are returned.
+    /// Each response that is no refusal pays in, and each retry takes out. So while a server
+    /// refuses all requests, retries soon end, and the refusals are returned.
     ///
     /// ```
     /// use std::time::Duration;

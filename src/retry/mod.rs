@@ -63,12 +63,13 @@
 //!
 //! # Design
 //!
-//! **The server decides how long to wait.** Its time is a field such as `Retry-After`, or the reset of
-//! a limit that has nothing left. A date is compared with the `Date` of the response, so the clocks of
-//! the two machines need not agree. A date in the past means a retry at once. A time that cannot be
-//! read is taken for [half a minute](crate::client::ASSUMED_WAIT), and the log says so, once for each
-//! host and field. Without a time, the `backoff` decides, and unless there is one, the response is
-//! returned. So are all other statuses and all errors, and a refusal with `x-should-retry: false`.
+//! **The server decides how long to wait.** Its time is a field such as `Retry-After`, or the reset
+//! of a limit that has nothing left. A date is compared with the `Date` of the response, so the
+//! clocks of the two machines need not agree. A date in the past means a retry at once. A time that
+//! cannot be read is taken for [half a minute](crate::client::ASSUMED_WAIT), and the log says so,
+//! once for each host and field. Without a time, the `backoff` decides, and unless there is one,
+//! the response is returned. So are all other statuses and all errors, and a refusal with
+//! `x-should-retry: false`.
 //!
 //! **In one process, the wait is exact.** If a [`RateLimitLayer`](crate::RateLimitLayer) inside has
 //! refused the request, or a handler has returned a [`RateLimited`](crate::RateLimited), without a
@@ -81,15 +82,15 @@
 //! not wait at all. Only waits count: use a timeout to bound the time in which the service becomes
 //! ready and responds.
 //!
-//! **Every method is retried**, idempotent or not, if a response refuses and names a time: the server
-//! has not done the work. If a proxy in between answers 503 for work that may have been done, restrict
-//! the retries by [`only`](RetryLayer::only). By a `backoff`, a request is sent again after a 429 or
-//! another client error. After a 503 or the like, it is sent again only if its method is idempotent,
-//! or if it has an `Idempotency-Key`, which stays the same.
+//! **Every method is retried**, idempotent or not, if a response refuses and names a time: the
+//! server has not done the work. If a proxy in between answers 503 for work that may have been
+//! done, restrict the retries by [`only`](RetryLayer::only). By a `backoff`, a request is sent
+//! again after a 429 or another client error. After a 503 or the like, it is sent again only if its
+//! method is idempotent, or if it has an `Idempotency-Key`, which stays the same.
 //!
 //! **The whole request is sent again**: method, target, version, header fields, extensions and body
-//! are cloned before each send but the last. A streamed body cannot be cloned, and a request with one
-//! does not compile here, rather than be sent with half of its body:
+//! are cloned before each send but the last. A streamed body cannot be cloned, and a request with
+//! one does not compile here, rather than be sent with half of its body:
 //!
 //! ```compile_fail,E0277
 //! use std::convert::Infallible;
@@ -108,12 +109,12 @@
 //! # }
 //! ```
 //!
-//! Collect it first, for instance into a `Full<Bytes>` of `http-body-util`, since clones of that share
-//! their bytes. A body whose clones share one stream is not fit: the second would be what the first
-//! has left.
+//! Collect it first, for instance into a `Full<Bytes>` of `http-body-util`, since clones of that
+//! share their bytes. A body whose clones share one stream is not fit: the second would be what the
+//! first has left.
 //!
-//! **A caller with a deadline** puts a timeout around the call. When the future is dropped, no further
-//! request is sent.
+//! **A caller with a deadline** puts a timeout around the call. When the future is dropped, no
+//! further request is sent.
 //!
 //! **A request that waits does not hold a ready service.** The first send calls the service that
 //! was made ready. Each retry goes to a clone of it, which is made ready after the wait. A response

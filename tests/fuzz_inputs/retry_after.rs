@@ -97,7 +97,8 @@ fn obeyed(status: StatusCode, headers: &HeaderMap) -> (u16, Duration) {
     })
 }
 
-/// The first line is `Retry-After`, and the second is `Date`; more lines are more lines of the first.
+/// The first line is `Retry-After`, and the second is `Date`; more lines are more lines of the
+/// first.
 fn headers(field: &Field) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let (told, date): (Vec<_>, Vec<_>) =
@@ -254,7 +255,8 @@ fn agrees(status: StatusCode, field: &Field) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A client without a longest wait, which is told the longest wait that there is: it waits, and does not panic.
+/// A client without a longest wait, which is told the longest wait that there is: it waits, and
+/// does not panic.
 #[tokio::test(start_paused = true)]
 async fn the_longest_wait_can_be_waited_for() {
     for told in ["18446744073709551615", "99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"] {

@@ -13,7 +13,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 
 const MILLI: Duration = Duration::from_millis(1);
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 24] = [
     "ratelimit",
     "ratelimit-policy",
     "ratelimit-limit",
@@ -26,6 +26,16 @@ const NAMES: [&str; 14] = [
     "x-ratelimit-remaining-tokens",
     "x-ratelimit-reset-tokens",
     "x-ratelimit-limit-tokens",
+    "x-ratelimit-reset-after",
+    "x-ratelimit-remaining-minute",
+    "x-ratelimit-scope",
+    "anthropic-ratelimit-requests-remaining",
+    "anthropic-ratelimit-requests-reset",
+    "x-shopify-shop-api-call-limit",
+    "x-ratelimit",
+    "grpc-status",
+    "grpc-retry-pushback-ms",
+    "retry-after-ms",
     "retry-after",
     "date",
 ];
@@ -71,7 +81,7 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
         any::<u64>(),
         0..100_u64
     ];
-    let text = (number.clone(), number, 0..9_u8).prop_map(|(a, b, form)| match form {
+    let text = (number.clone(), number, 0..14_u8).prop_map(|(a, b, form)| match form {
         0 => format!("{a}"),
         1 => format!("\"a\";r={a};t={b}"),
         2 => format!("\"a\";q={a};w={b}"),
@@ -80,6 +90,11 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
         5 => format!("{a}.{b}"),
         6 => format!("{a}h{b}m{a}.{b}s"),
         7 => format!("-{a}"),
+        8 => format!("{a}/{b}"),
+        9 => format!("{{\"remaining\":{a},\"period\":{b},\"until\":\"9999-12-31T23:59:59Z\"}}"),
+        10 => format!("{a}, {b};w={a}"),
+        11 => "9999-12-31T23:59:59.999999999-23:59".to_owned(),
+        12 => "global".to_owned(),
         _ => format!("\"a\";r={a};t=-{b}, \"a\";r={b}, (\"b\");r=1"),
     });
     prop_oneof![

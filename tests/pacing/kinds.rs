@@ -1,5 +1,5 @@
-//! 1,000 requests to each kind of server that was recorded: how many are refused, and which share of
-//! the allowed rate is used.
+//! 1,000 requests to each kind of server that was recorded: how many are refused, and which share
+//! of the allowed rate is used.
 //!
 //! Time is tokio's, paused, and the server's clock is in step with it, half a second ahead of whole
 //! seconds.
@@ -61,8 +61,8 @@ fn epoch(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// One kind of server: the numbers, what it sends, how many of 1,000 requests it may refuse, and the
-/// share of the allowed rate that has to be used.
+/// One kind of server: the numbers, what it sends, how many of 1,000 requests it may refuse, and
+/// the share of the allowed rate that has to be used.
 struct Kind {
     name: &'static str,
     counts: Counts,

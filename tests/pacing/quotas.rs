@@ -79,8 +79,8 @@ where
     (refused, start.elapsed())
 }
 
-/// A limiter that spaces requests evenly was refused 20 of 40: they arrive less evenly than they are
-/// sent.
+/// A limiter that spaces requests evenly was refused 20 of 40: they arrive less evenly than they
+/// are sent.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_counts_by_a_log_and_bans_refuses_none_of_40_jobs() {
     let mut longest = Duration::ZERO;

@@ -1,5 +1,5 @@
-//! Tests that wait in real time for calls that have to be answered by a deadline, and clients that wait
-//! until they are admitted. A machine that stalls may fail these tests, and no others.
+//! Tests that wait in real time for calls that have to be answered by a deadline, and clients that
+//! wait until they are admitted. A machine that stalls may fail these tests, and no others.
 
 #![cfg(all(feature = "memory", feature = "axum"))]
 
