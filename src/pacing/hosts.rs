@@ -53,8 +53,10 @@ impl Hosts {
             recent.hosts.remove(&oldest);
         }
         let name = host_name(head.uri(), head.headers());
+        // Without a name, it is not known whether two keys are kinds of requests to one host.
         let mut known = recent.hosts.values().map(|known| &known.host);
-        let kinds = known.find(|known| known.name() == name).map(|known| known.pause_of_all());
+        let kind = known.find(|known| known.name() == name && !name.is_empty());
+        let kinds = kind.map(|known| known.pause_of_all());
         let host = Arc::new(Host::new(name, kinds.unwrap_or_default(), settings.quotas.clone()));
         recent.hosts.insert(hash, RecentHost { host: Arc::clone(&host), used });
         host
