@@ -42,7 +42,8 @@
 //!   on routes of axum; [`key`]: which bucket pays; [`fields`]: what clients are told.
 //! * [`limiter`]: calls that take, reserve, settle, look, reset, penalize and block, and their
 //!   answers.
-//! * [`retry`]: a layer for clients that come back when they are told to.
+//! * [`retry`]: a layer for clients that come back when they are told to; [`client`]: the reader of
+//!   what servers tell their clients.
 //! * [`throttle`]: streams, sinks and bodies, such as WebSocket messages, uploads and downloads, that
 //!   wait for a limit item by item.
 //! * `pacing`: a layer for clients that reads the header fields of servers, and is not refused.
@@ -67,7 +68,8 @@
 //! | `middleware` | the tower layer, keys, header fields | yes |
 //! | `axum` | limits on routes, [`RateLimited`] as a response | yes |
 //! | `quanta` | reads the CPU's time-stamp counter: about 3 times faster than the system clock | yes |
-//! | `retry` | the tower layer for clients that obeys `Retry-After` | yes |
+//! | `client` | reads what servers tell their clients about limits | yes |
+//! | `retry` | the tower layer for clients that sends refused requests again in time | yes |
 //! | `throttle` | streams, sinks and bodies that wait for a limit | yes |
 //! | `tracing` | log events: refusals, missing keys, a store that fails; an observer for spans | yes |
 //! | `pacing` | the tower layer for clients that keeps them below the limits of servers | no |
@@ -110,6 +112,8 @@ extern crate self as tollgate;
 pub mod _guide;
 pub mod algebra;
 pub mod backend;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod clock;
 #[cfg(feature = "middleware")]
 pub mod fields;

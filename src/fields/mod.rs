@@ -54,8 +54,6 @@ mod partition_key;
 mod policies;
 mod policy;
 mod problem;
-#[cfg(any(feature = "retry", feature = "pacing"))]
-mod read;
 mod rejection;
 mod retry_after;
 mod template;
@@ -70,10 +68,6 @@ pub use self::partition_key::PartitionKey;
 pub(crate) use self::policy::{FieldNumbers, PolicyText};
 #[cfg(feature = "axum")]
 pub(crate) use self::problem::push_string as push_json_string;
-#[cfg(any(feature = "retry", feature = "pacing"))]
-pub(crate) use self::read::read_retry_after;
-#[cfg(feature = "pacing")]
-pub(crate) use self::read::{read_date, single_value};
 #[doc(hidden)]
 pub use self::rejection::problem_response;
 pub(crate) use self::rejection::{

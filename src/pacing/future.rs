@@ -48,7 +48,6 @@ pub(super) struct PacedCall<S, B> {
     service: S,
     request: Request<B>,
     deadline: Instant,
-    headroom: u64,
     sleep: Option<Pin<Box<Sleep>>>,
     /// `None` once the turn has come.
     place: Option<Place>,
@@ -61,17 +60,16 @@ impl<S, B> PacedCall<S, B> {
         request: Request<B>,
         place: Place,
         deadline: Instant,
-        headroom: u64,
     ) -> Self {
         let place = Some(place);
-        Self { service, request, deadline, headroom, sleep: None, place, turn: None }
+        Self { service, request, deadline, sleep: None, place, turn: None }
     }
 
     /// Waits for the turn.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(place) = &self.place {
             let now = Instant::now();
-            match place.turn(cx.waker(), now, self.deadline, self.headroom) {
+            match place.turn(cx.waker(), now, self.deadline) {
                 Ok(turn) => (self.turn, self.place) = (Some(turn), None),
                 Err(until) => {
                     let sleep = match &mut self.sleep {
@@ -113,10 +111,10 @@ where
         loop {
             match state.as_mut().project() {
                 PacingStateProjection::Sent { future, turn } => {
-                    let answer = ready!(future.poll(cx));
+                    let mut answer = ready!(future.poll(cx));
                     let turn = turn.take();
-                    if let (Ok(response), Some(turn)) = (&answer, turn) {
-                        turn.finish(response.status(), response.headers());
+                    if let (Ok(response), Some(turn)) = (&mut answer, turn) {
+                        turn.finish(response);
                     }
                     return Poll::Ready(answer);
                 }

@@ -5,6 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::host::Host;
+use super::settings::PacingSettings;
+use crate::client::host_name;
+use crate::key::Head;
 
 /// The hosts, by the hashes of their keys: a long key takes no more memory than a short one.
 #[derive(Debug, Default)]
@@ -27,9 +30,14 @@ struct RecentHost {
 }
 
 impl Hosts {
-    /// The host of this key. If there are `most` others, the one that was not used for longest is
-    /// forgotten.
-    pub(super) fn get(&self, key: &str, most: usize) -> Arc<Host> {
+    /// The host of this key. If there are `max_hosts` others, the one that was not used for longest
+    /// is forgotten.
+    pub(super) fn get(
+        self: &Arc<Self>,
+        key: &str,
+        head: &Head<'_>,
+        settings: &PacingSettings,
+    ) -> Arc<Host> {
         let hash = self.hasher.hash_one(key);
         // A panic leaves at most a host that was never used.
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,12 +47,17 @@ impl Hosts {
             known.used = used;
             return Arc::clone(&known.host);
         }
-        while recent.hosts.len() >= most.max(1) {
+        while recent.hosts.len() >= settings.max_hosts.max(1) {
             let oldest = recent.hosts.iter().min_by_key(|(_, known)| known.used);
             let Some(oldest) = oldest.map(|(hash, _)| *hash) else { break };
             recent.hosts.remove(&oldest);
         }
-        let host = Arc::<Host>::default();
+        let name = host_name(head.uri(), head.headers());
+        // Without a name, it is not known whether two keys are kinds of requests to one host.
+        let mut known = recent.hosts.values().map(|known| &known.host);
+        let kind = known.find(|known| known.name() == name && !name.is_empty());
+        let kinds = kind.map(|known| known.pause_of_all());
+        let host = Arc::new(Host::new(name, kinds.unwrap_or_default(), settings.quotas.clone()));
         recent.hosts.insert(hash, RecentHost { host: Arc::clone(&host), used });
         host
     }

@@ -34,17 +34,15 @@
 //!
 //! # Which fields are read
 //!
-//! | dialect | fields |
-//! |---|---|
-//! | IETF draft 11 | `RateLimit: "api";r=9;t=54`, `RateLimit-Policy: "api";q=10;w=60` |
-//! | IETF draft 7 | `RateLimit: limit=10, remaining=9, reset=54`, `RateLimit-Policy: 10;w=60` |
-//! | IETF draft 6 | `RateLimit-Limit`, `RateLimit-Remaining`, `RateLimit-Reset` |
-//! | GitHub and many others | `X-RateLimit-Limit`, `-Remaining`, `-Reset` in seconds or as a Unix time, `-Resource` |
-//! | Twitter | `X-Rate-Limit-Limit`, `-Remaining`, `-Reset` |
-//! | OpenAI | `X-RateLimit-Remaining-Requests`, `X-RateLimit-Reset-Tokens: 6m0s` and the like |
+//! Those of the IETF drafts, of GitHub, Twitter, Reddit, Mastodon, Docker Hub, Discord, Shopify,
+//! Trakt, OpenAI, Anthropic and of many others: the module [`client`](crate::client) lists them. A
+//! response that refuses, by 429 or 503, or by 403 with a time to wait, pauses all requests to the
+//! host until then. If a 429 names no time, it is a second. If it names one that cannot be read, it
+//! is [half a minute](crate::client::ASSUMED_WAIT), and the log says so, once for each host and
+//! field.
 //!
-//! A 429 or 503 with `Retry-After` pauses all requests to the host until then. A server that sends
-//! none of these fields gets every request at once.
+//! A server that shows nothing before it refuses gets every request at once, unless the client
+//! knows its [`quota`](PacingLayer::quota).
 //!
 //! # Settings
 //!
@@ -54,6 +52,7 @@
 //! use tollgate::pacing::PacingLayer;
 //!
 //! let layer = PacingLayer::new()
+//!     .quota(10, Duration::from_secs(1)) // what they allow, if it is known
 //!     .max_wait(Duration::from_secs(10))
 //!     .headroom(5) // tokens that are left to other clients
 //!     .key_with(|head| head.uri().host().map(str::to_owned)); // instead of scheme and authority
@@ -78,16 +77,28 @@
 //! 2. If an answer shows less than the bound, another client uses the limit as well, and the bound
 //!    falls to that. The answer to a request that was sent before the last rise does not lower the
 //!    bound, since it may be about the window before.
-//! 3. At the reset, the bound rises by what a bucket of `q` tokens in `w` seconds gains, at least
+//! 3. A server that has refused a request just after a reset rounds its times down, and is given
+//!    another second from then on.
+//! 4. At the reset, the bound rises by what a bucket of `q` tokens in `w` seconds gains, at least
 //!    by one. A fixed window then has more. Until an answer confirms it, requests are spaced by
 //!    `w/q`.
-//! 4. While more than an eighth of the quota is left, requests are sent at once. Below that, the
+//! 5. While more than an eighth of the quota is left, requests are sent at once. Below that, the
 //!    requests are spread over the time to the reset. Each answer updates that spacing.
-//! 5. Of several limits, each has to allow the request.
+//! 6. Of several limits, each has to allow the request.
 //!
-//! A request that can wait no longer is sent before it is due. If the server admits it, the pause
-//! before it ends, and limits that it was waiting for are forgotten unless the answer names them.
-//! So a wrong number, from a proxy for instance, holds for one wait and not for a year.
+//! A request that can wait no longer is sent before it is due, at once if it is the first in the
+//! line and none was sent so for a `max_wait`. If the server admits it, the pause before it ends,
+//! and limits that it was waiting for are forgotten unless the answer names them. So a wrong
+//! number, from a proxy for instance, holds for one wait and not for a year.
+//!
+//! **A request of the client's own quota counts from the time it is sent until a period after its
+//! answer.** The server counts it some time in between. So however requests are delayed on their
+//! way, no period of the server's has more of them than the quota, also if it keeps a log of the
+//! last period. It costs the share of the rate that the time of an answer is of the period.
+//!
+//! **Before a pause ends, nothing is sent but what has waited for too long.** Requests that wait
+//! are all in one line, also those that the client's own quota holds back, so a refusal that one of
+//! them meets stops the others.
 //!
 //! **The first request to a host goes alone.** Others wait for its answer, for a second at most, as
 //! it shows what limits there are. After a pause, it is the same.
@@ -106,7 +117,7 @@ mod host;
 mod hosts;
 mod layer;
 mod policy;
-mod reading;
+mod quota;
 mod service;
 mod settings;
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::reading::{FOREVER, LimitReading};
+use crate::client::{FOREVER, LimitReading};
 
 /// When an answer came, and to what.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,7 @@ pub(super) struct AnswerTimes {
     pub(super) others: u64,
     /// Counts the answers that named limits.
     pub(super) serial: u64,
+    pub(super) is_refused: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -50,6 +51,9 @@ pub(super) struct ServerLimit {
     renewed: Instant,
     /// Whether an answer has shown what came at `stepped`.
     is_proven: bool,
+    /// Whether the server has refused a request that was sent just after a reset: it rounds the
+    /// time to the reset down.
+    rounds_down: bool,
     /// When the last request was sent.
     spent: Instant,
     /// The serial number of the last answer that named this limit.
@@ -60,7 +64,7 @@ impl ServerLimit {
     pub(super) fn new(reading: &LimitReading, answer: &AnswerTimes) -> Self {
         let now = answer.came;
         let mut limit = Self {
-            name: reading.name.clone(),
+            name: reading.name().into(),
             quota: 1,
             window: None,
             level: 0,
@@ -70,17 +74,18 @@ impl ServerLimit {
             renewed: answer.sent,
             level_at_reset: 0,
             is_proven: true,
+            rounds_down: false,
             spent: answer.sent,
             named: answer.serial,
         };
         limit.learn_quota(reading);
-        limit.level = reading.remaining.saturating_sub(answer.others);
+        limit.level = reading.remaining().saturating_sub(answer.others);
         limit.reset = limit.end(reading, now);
         limit
     }
 
     pub(super) fn is_of(&self, reading: &LimitReading) -> bool {
-        self.name == reading.name
+        *self.name == *reading.name()
     }
 
     /// Whether its reset has passed, and the last answer that named limits did not name it.
@@ -104,8 +109,15 @@ impl ServerLimit {
         self.named = self.named.max(answer.serial);
         let now = answer.came;
         let is_current = answer.sent >= self.renewed;
+        // Refused within a second after the reset, for another second.
+        self.rounds_down |= answer.is_refused
+            && is_current
+            && !self.is_proven
+            && reading.remaining() == 0
+            && answer.sent.saturating_duration_since(self.stepped) < SECOND
+            && reading.reset().is_some_and(|reset| reset <= SECOND);
         let end = self.end(reading, now);
-        let least = reading.remaining.saturating_sub(answer.others);
+        let least = reading.remaining().saturating_sub(answer.others);
         if least > self.level {
             (self.level, self.since) = (least, now);
             if is_current {
@@ -115,7 +127,7 @@ impl ServerLimit {
         } else if is_current {
             // Others may use the limit as well. A bucket may have gained tokens since it counted.
             let gained = self.gain(now.saturating_duration_since(answer.sent));
-            let most = reading.remaining.saturating_add(gained);
+            let most = reading.remaining().saturating_add(gained);
             if most < self.level {
                 (self.level, self.since) = (most, now);
             }
@@ -130,14 +142,16 @@ impl ServerLimit {
     }
 
     fn learn_quota(&mut self, reading: &LimitReading) {
-        let known = if reading.quota.is_none() { self.quota } else { 1 };
-        self.quota = reading.quota.unwrap_or(known).max(known).max(reading.remaining);
-        self.window = reading.window.or(self.window);
+        let known = if reading.quota().is_none() { self.quota } else { 1 };
+        self.quota = reading.quota().unwrap_or(known).max(known).max(reading.remaining());
+        self.window = reading.window().or(self.window);
         self.level = self.level.min(self.quota);
     }
 
     fn end(&self, reading: &LimitReading, now: Instant) -> Instant {
-        later(now, reading.reset.or(self.window).unwrap_or(UNKNOWN))
+        let reset = reading.reset().or(self.window).unwrap_or(SECOND);
+        let is_whole = self.rounds_down && reset.subsec_nanos() == 0;
+        later(now, if is_whole { reset.saturating_add(SECOND) } else { reset })
     }
 
     /// The tokens that a bucket gains in this time.
@@ -166,7 +180,7 @@ impl ServerLimit {
         self.level_at_reset = self.level;
         // Answers come before that, unless they take longer than the window. Requests on their way
         // may be faster or slower than the last ones, so there is a margin.
-        let window = self.window.unwrap_or(UNKNOWN).min(FOREVER);
+        let window = self.window.unwrap_or(SECOND).min(FOREVER);
         self.reset = later(now, window.saturating_add(window / 8));
     }
 
@@ -209,5 +223,5 @@ pub(super) fn later(from: Instant, wait: Duration) -> Instant {
     from.checked_add(wait.min(FOREVER)).unwrap_or(from)
 }
 
-/// When a limit that tells no reset is tried again.
-const UNKNOWN: Duration = Duration::from_secs(1);
+/// The unit in which most servers tell times, and when a limit that tells no reset is tried again.
+const SECOND: Duration = Duration::from_secs(1);

@@ -60,12 +60,13 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let settings = &self.settings;
-        let Some(key) = (settings.key)(&Head::new(&request)) else {
+        let head = Head::new(&request);
+        let Some(key) = (settings.key)(&head) else {
             return ResponseFuture::sent(self.inner.call(request), None);
         };
-        let host = self.hosts.get(&key, settings.max_hosts);
+        let host = self.hosts.get(&key, &head, settings);
         let now = Instant::now();
-        match host.enter(now, settings.headroom) {
+        match host.enter(now, settings) {
             Some(mut turn) => {
                 turn.send();
                 ResponseFuture::sent(self.inner.call(request), Some(turn))
@@ -76,9 +77,8 @@ where
                 // this request needs then.
                 self.inner = self.inner.clone();
                 let deadline = later(now, settings.max_wait);
-                let (place, service) = (host.wait(), self.inner.clone());
-                let call = PacedCall::new(service, request, place, deadline, settings.headroom);
-                ResponseFuture::waiting(call)
+                let (place, service) = (host.wait(settings), self.inner.clone());
+                ResponseFuture::waiting(PacedCall::new(service, request, place, deadline))
             }
         }
     }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use http::header::HOST;
 
+use super::quota::OwnQuota;
+use crate::client::{Reader, Told};
 use crate::key::Head;
 
 type KeyFn = dyn Fn(&Head<'_>) -> Option<String> + Send + Sync;
@@ -16,15 +18,22 @@ pub(super) struct PacingSettings {
     pub(super) headroom: u64,
     pub(super) max_hosts: usize,
     pub(super) key: Arc<KeyFn>,
+    /// The client's own, for each host.
+    pub(super) quotas: Vec<OwnQuota>,
+    pub(super) reader: Reader,
+    pub(super) told: Told,
 }
 
 impl Default for PacingSettings {
     fn default() -> Self {
         Self {
-            max_wait: Duration::from_secs(60),
+            max_wait: Duration::from_secs(3_600),
             headroom: 0,
             max_hosts: 1_000,
             key: Arc::new(|head| Some(origin(head))),
+            quotas: Vec::new(),
+            reader: Reader::new(),
+            told: Told::default(),
         }
     }
 }
@@ -43,6 +52,8 @@ impl fmt::Debug for PacingSettings {
             .field("max_wait", &self.max_wait)
             .field("headroom", &self.headroom)
             .field("max_hosts", &self.max_hosts)
+            .field("quotas", &self.quotas)
+            .field("reader", &self.reader)
             .finish_non_exhaustive()
     }
 }

@@ -4,14 +4,15 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower_service::Service;
 
-use super::policy::RetryPolicy;
+use super::policy::{Progress, RetryPolicy};
+use crate::key::Head;
 
 pin_project! {
     /// The future of [`Retry`](super::Retry).
@@ -51,8 +52,7 @@ pub(super) struct Resend<S, B> {
     request: Request<B>,
     /// How many more times the request may be sent; never zero.
     resends: u32,
-    /// The rest of `max_wait`.
-    wait_left: Duration,
+    progress: Progress,
 }
 
 impl<S, B> Resend<S, B> {
@@ -62,14 +62,16 @@ impl<S, B> Resend<S, B> {
         request: Request<B>,
         resends: u32,
     ) -> Self {
-        Self { wait_left: policy.max_wait, policy, service, request, resends }
+        let (began, wait_left) = (SystemTime::now(), policy.max_wait);
+        let progress = Progress { began, retries: 0, wait_left };
+        Self { policy, service, request, resends, progress }
     }
 
-    /// The wait before the next send, which is subtracted from `wait_left`; `None` if this response
-    /// is returned.
-    fn wait<R>(&mut self, response: &Response<R>) -> Option<Duration> {
-        let wait = self.policy.wait(response, self.wait_left)?;
-        self.wait_left = self.wait_left.saturating_sub(wait);
+    /// The wait before the next send; `None` if this response is returned.
+    fn wait<R>(&mut self, response: &mut Response<R>) -> Option<Duration> {
+        let wait = self.policy.wait(&Head::new(&self.request), response, self.progress)?;
+        self.progress.wait_left = self.progress.wait_left.saturating_sub(wait);
+        self.progress.retries = self.progress.retries.saturating_add(1);
         Some(wait)
     }
 }
@@ -113,8 +115,8 @@ where
         loop {
             let next = match this.state.as_mut().project() {
                 RetryStateProjection::Sent { future } => {
-                    let response = ready!(future.poll(cx))?;
-                    match this.resend.as_mut().and_then(|resend| resend.wait(&response)) {
+                    let mut response = ready!(future.poll(cx))?;
+                    match this.resend.as_mut().and_then(|resend| resend.wait(&mut response)) {
                         None => return Poll::Ready(Ok(response)),
                         Some(Duration::ZERO) => RetryState::Readying,
                         Some(wait) => RetryState::Waiting { sleep: tokio::time::sleep(wait) },

@@ -4,14 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
+use tower::retry::budget::Budget;
 use tower_layer::Layer;
 
 use super::Retry;
 use super::policy::RetryPolicy;
+use crate::client::Unreadable;
 use crate::key::Head;
 use crate::limiter::Random;
 
-/// Retries requests that are answered with 429 or 503 after the time in `Retry-After`.
+/// Retries requests that a server refuses, after the time that it names.
 ///
 /// See the [module docs](super) for examples.
 #[doc(alias("backoff", "retry-after", "Retry-After", "429"))]
@@ -80,6 +83,76 @@ impl RetryLayer {
         F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
     {
         self.with(|policy| policy.only = Arc::new(only))
+    }
+
+    /// Waits by this policy where the server names no time; without one, the response is returned.
+    ///
+    /// The policy decides how long to wait and when to give up, and [`tries`](Self::tries) and
+    /// [`max_wait`](Self::max_wait) bound it. A refusal by a client error, such as 429, is retried
+    /// for each method. After any other, such as 503, the work may have been done, so only
+    /// idempotent methods are retried, and requests with an `Idempotency-Key`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use retry_policies::{Jitter, policies::ExponentialBackoff};
+    /// use tollgate::retry::RetryLayer;
+    ///
+    /// let half_a_second_to_ten = ExponentialBackoff::builder()
+    ///     .retry_bounds(Duration::from_millis(500), Duration::from_secs(10))
+    ///     .jitter(Jitter::Full)
+    ///     .build_with_max_retries(4);
+    /// let layer = RetryLayer::new().backoff(half_a_second_to_ten);
+    /// # drop(layer);
+    /// ```
+    #[doc(alias("exponential"))]
+    #[must_use]
+    pub fn backoff<P>(self, policy: P) -> Self
+    where
+        P: retry_policies::RetryPolicy + Send + Sync + 'static,
+    {
+        self.with(|settings| settings.backoff = Some(Arc::new(policy)))
+    }
+
+    /// Retries only while this budget has room; without one, each request has its own tries only.
+    ///
+    /// Each response that is no refusal pays in, and each retry takes out. So while a server
+    /// refuses all requests, retries soon end, and the refusals are returned.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use tollgate::retry::RetryLayer;
+    /// use tower::retry::budget::TpsBudget;
+    ///
+    /// // One retry for five requests, and ten a second in any case.
+    /// let layer = RetryLayer::new().budget(TpsBudget::new(Duration::from_secs(10), 10, 0.2));
+    /// # drop(layer);
+    /// ```
+    #[must_use]
+    pub fn budget<T>(self, budget: T) -> Self
+    where
+        T: Budget + Send + Sync + 'static,
+    {
+        self.with(|policy| policy.budget = Some(Arc::new(budget)))
+    }
+
+    /// Sets the statuses that refuse a request, in place of 403, 429 and 503.
+    ///
+    /// 403 refuses only if the response names a wait. See [`Reader`](crate::client::Reader).
+    #[must_use]
+    pub fn statuses(self, statuses: impl IntoIterator<Item = StatusCode>) -> Self {
+        self.with(|policy| policy.reader = policy.reader.clone().statuses(statuses))
+    }
+
+    /// Calls this for each field about limits that cannot be read, once for each host, whose name
+    /// it gets. With the feature `tracing`, the log has a line for it anyway.
+    #[must_use]
+    pub fn on_unreadable<F>(self, on_unreadable: F) -> Self
+    where
+        F: Fn(&str, &Unreadable) + Send + Sync + 'static,
+    {
+        self.with(|policy| policy.told.set(Arc::new(on_unreadable)))
     }
 
     fn with(mut self, change: impl FnOnce(&mut RetryPolicy)) -> Self {

@@ -1,8 +1,9 @@
-//! The client side: a tower layer that retries refused requests after `Retry-After`.
+//! The client side: a tower layer that sends refused requests again, when the server says so.
 //!
-//! [`RetryLayer`] makes an HTTP client obey servers that limit requests. If a response has status
-//! 429 or 503 and a `Retry-After`, the layer waits for that long and sends the request again.
-//! Between two services that both use Tollgate, nothing else is needed.
+//! [`RetryLayer`] makes an HTTP client obey servers that limit requests. If a response refuses and
+//! names a time to wait, the layer waits for that long and sends the request again. Between two
+//! services that both use Tollgate, nothing else is needed. What other servers send is read as the
+//! module [`client`](crate::client) says.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -36,7 +37,7 @@
 //! # Settings
 //!
 //! Set how often a request is sent, how long it may wait in total, a random addition to each wait,
-//! and which requests are retried:
+//! which requests are retried, and which statuses refuse:
 //!
 //! ```
 //! use std::time::Duration;
@@ -47,9 +48,14 @@
 //!     .tries(3)
 //!     .max_wait(Duration::from_secs(10))
 //!     .jitter(Duration::from_millis(500))
-//!     .only(|head| head.method().is_idempotent());
+//!     .only(|head| head.method().is_idempotent())
+//!     .statuses([429, 503, 529].map(|status| http::StatusCode::from_u16(status).unwrap()));
 //! # drop(layer);
 //! ```
+//!
+//! By default 429 and 503 refuse, and 403 if it names a wait. For servers that name none, choose a
+//! [`backoff`](RetryLayer::backoff), and a [`budget`](RetryLayer::budget) so that retries do not
+//! multiply the load of a server that fails.
 //!
 //! A client can also keep within a known quota, by
 //! [`RateLimiter::layer`](crate::RateLimiter::layer). Put `Retry` outside and `RateLimit` inside:
@@ -57,12 +63,13 @@
 //!
 //! # Design
 //!
-//! **The server decides how long to wait.** There is no backoff. A response without a readable
-//! `Retry-After` is returned as it is, and so are all other statuses and all errors. The field is a
-//! number of seconds or a date in any of the three forms of HTTP (RFC 9110, section 10.2.3). A date
-//! is compared with the `Date` of the response, so the clocks of the two machines need not agree.
-//! Without a readable `Date`, it is compared with the clock of this machine. A date in the past
-//! means a retry at once.
+//! **The server decides how long to wait.** Its time is a field such as `Retry-After`, or the reset
+//! of a limit that has nothing left. A date is compared with the `Date` of the response, so the
+//! clocks of the two machines need not agree. A date in the past means a retry at once. A time that
+//! cannot be read is taken for [half a minute](crate::client::ASSUMED_WAIT), and the log says so,
+//! once for each host and field. Without a time, the `backoff` decides, and unless there is one,
+//! the response is returned. So are all other statuses and all errors, and a refusal with
+//! `x-should-retry: false`.
 //!
 //! **In one process, the wait is exact.** If a [`RateLimitLayer`](crate::RateLimitLayer) inside has
 //! refused the request, or a handler has returned a [`RateLimited`](crate::RateLimited), without a
@@ -75,13 +82,39 @@
 //! not wait at all. Only waits count: use a timeout to bound the time in which the service becomes
 //! ready and responds.
 //!
-//! **Every method is retried**, idempotent or not, since a server that answers 429 or 503 with a
-//! `Retry-After` has not done the work. If a proxy in between answers 503 for work that may have
-//! been done, restrict the retries by [`only`](RetryLayer::only).
+//! **Every method is retried**, idempotent or not, if a response refuses and names a time: the
+//! server has not done the work. If a proxy in between answers 503 for work that may have been
+//! done, restrict the retries by [`only`](RetryLayer::only). By a `backoff`, a request is sent
+//! again after a 429 or another client error. After a 503 or the like, it is sent again only if its
+//! method is idempotent, or if it has an `Idempotency-Key`, which stays the same.
 //!
 //! **The whole request is sent again**: method, target, version, header fields, extensions and body
-//! are cloned before each send but the last. A streamed body cannot be cloned. Collect it first,
-//! for instance into a `Full<Bytes>` of `http-body-util`, since clones of that share their bytes.
+//! are cloned before each send but the last. A streamed body cannot be cloned, and a request with
+//! one does not compile here, rather than be sent with half of its body:
+//!
+//! ```compile_fail,E0277
+//! use std::convert::Infallible;
+//!
+//! use http::{Request, Response};
+//! use tollgate::retry::RetryLayer;
+//! use tower::{Layer, ServiceExt, service_fn};
+//!
+//! struct Stream; // not `Clone`
+//!
+//! # async fn send() {
+//! let server = service_fn(async |_: Request<Stream>| Ok::<_, Infallible>(Response::new(())));
+//! let client = RetryLayer::new().layer(server);
+//! let response = client.oneshot(Request::new(Stream)).await;
+//! # drop(response);
+//! # }
+//! ```
+//!
+//! Collect it first, for instance into a `Full<Bytes>` of `http-body-util`, since clones of that
+//! share their bytes. A body whose clones share one stream is not fit: the second would be what the
+//! first has left.
+//!
+//! **A caller with a deadline** puts a timeout around the call. When the future is dropped, no
+//! further request is sent.
 //!
 //! **A request that waits does not hold a ready service.** The first send calls the service that
 //! was made ready. Each retry goes to a clone of it, which is made ready after the wait. A response

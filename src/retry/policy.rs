@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use http::{Response, StatusCode};
+use http::{HeaderName, Response};
+use retry_policies::RetryDecision;
+use tower::retry::budget::Budget;
 
-use crate::fields::{ExactWait, read_retry_after};
+use crate::client::{Reader, Told, host_name};
+use crate::fields::ExactWait;
 use crate::key::Head;
 use crate::limiter::Random;
 
@@ -17,6 +20,19 @@ pub(super) struct RetryPolicy {
     pub(super) jitter: Duration,
     pub(super) only: Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>,
     pub(super) random: Random,
+    pub(super) backoff: Option<Arc<dyn retry_policies::RetryPolicy + Send + Sync>>,
+    pub(super) budget: Option<Arc<dyn Budget + Send + Sync>>,
+    pub(super) reader: Reader,
+    pub(super) told: Told,
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    pub(super) began: SystemTime,
+    pub(super) retries: u32,
+    /// The rest of `max_wait`.
+    pub(super) wait_left: Duration,
 }
 
 impl RetryPolicy {
@@ -29,18 +45,60 @@ impl RetryPolicy {
         }
     }
 
-    /// The wait before the next send, at most `left`; `None` if this response is returned.
-    pub(super) fn wait<R>(&self, response: &Response<R>, left: Duration) -> Option<Duration> {
-        match response.status() {
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {}
-            _ => return None,
+    /// The wait before the next send, at most what is left; `None` if this response is returned.
+    pub(super) fn wait<R>(
+        &self,
+        head: &Head<'_>,
+        response: &mut Response<R>,
+        progress: Progress,
+    ) -> Option<Duration> {
+        let reading = self.reader.read(response.headers(), response.status());
+        if !reading.unreadable().is_empty() {
+            self.told.tell(response, &reading, &host_name(head.uri(), head.headers()));
+        }
+        if !reading.is_refused() {
+            if let Some(budget) = &self.budget {
+                budget.deposit();
+            }
+            return None;
+        }
+        if reading.is_final() {
+            return None;
         }
         let exact = response.extensions().get::<ExactWait>().map(ExactWait::wait);
-        let requested = exact.or_else(|| read_retry_after(response.headers()))?;
-        let remaining = left.checked_sub(requested)?;
-        Some(requested.saturating_add(self.random.up_to(self.jitter.min(remaining))))
+        let wait = match exact.or_else(|| reading.retry_after()) {
+            Some(told) => {
+                let room = progress.wait_left.checked_sub(told)?;
+                told.saturating_add(self.random.up_to(self.jitter.min(room)))
+            }
+            // A refusal by a client error is no work that was done, and another one may be.
+            None if response.status().is_client_error() || is_repeatable(head) => {
+                self.back_off(progress)?
+            }
+            None => return None,
+        };
+        self.budget.as_ref().is_none_or(|budget| budget.withdraw()).then_some(wait)
+    }
+
+    /// The wait where the server tells none.
+    fn back_off(&self, progress: Progress) -> Option<Duration> {
+        let backoff = self.backoff.as_ref()?;
+        match backoff.should_retry(progress.began, progress.retries) {
+            RetryDecision::Retry { execute_after } => {
+                let wait = execute_after.duration_since(SystemTime::now()).unwrap_or_default();
+                Some(wait).filter(|wait| *wait <= progress.wait_left)
+            }
+            RetryDecision::DoNotRetry => None,
+        }
     }
 }
+
+/// Whether the request has the same effect if it is carried out twice.
+fn is_repeatable(head: &Head<'_>) -> bool {
+    head.method().is_idempotent() || head.headers().contains_key(IDEMPOTENCY_KEY)
+}
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 impl Default for RetryPolicy {
     fn default() -> Self {
@@ -50,6 +108,10 @@ impl Default for RetryPolicy {
             jitter: Duration::ZERO,
             only: Arc::new(|_| true),
             random: Random::default(),
+            backoff: None,
+            budget: None,
+            reader: Reader::new(),
+            told: Told::default(),
         }
     }
 }

@@ -26,4 +26,5 @@ mod keys;
 mod networks;
 mod quota_text;
 mod records;
+mod responses;
 mod retry_after;

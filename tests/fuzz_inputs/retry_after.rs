@@ -10,6 +10,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use proptest::prelude::*;
 use proptest::sample::select;
 use tokio::time::Instant;
+use tollgate::client::ASSUMED_WAIT;
 use tollgate::retry::RetryLayer;
 use tollgate_testing::fuzz::bytes::{blanks, draws_each, fields};
 use tollgate_testing::fuzz::field::Field;
@@ -96,7 +97,8 @@ fn obeyed(status: StatusCode, headers: &HeaderMap) -> (u16, Duration) {
     })
 }
 
-/// The first line is `Retry-After`, and the second is `Date`; more lines are more lines of the first.
+/// The first line is `Retry-After`, and the second is `Date`; more lines are more lines of the
+/// first.
 fn headers(field: &Field) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let (told, date): (Vec<_>, Vec<_>) =
@@ -109,23 +111,58 @@ fn headers(field: &Field) -> HeaderMap {
 
 // A second reading: dates by their words, and days counted one by one.
 
-/// The wait that is asked for; `Err` if it depends on the time of this machine.
+/// The wait that is asked for; `Err` if it depends on the time of this machine, or if another test
+/// says what it is: numbers with units, and instants.
 fn reference(field: &Field) -> Result<Option<Duration>, ()> {
-    let told = match &field.0[..] {
-        [told] | [told, _] => text(told),
-        _ => None,
-    };
-    let Some(told) = told else { return Ok(None) };
-    if !told.is_empty() && told.chars().all(|c| c.is_ascii_digit()) {
-        let seconds = told.chars().fold(0_u64, |number, c| {
-            let digit = u64::from(c.to_digit(10).unwrap());
-            number.checked_mul(10).and_then(|tens| tens.checked_add(digit)).unwrap_or(u64::MAX)
-        });
-        return Ok(Some(Duration::from_secs(seconds)));
+    let told: Vec<_> = field.0.iter().enumerate().filter(|(nth, _)| *nth != 1).collect();
+    if told.is_empty() {
+        return Ok(None);
     }
-    let Some(until) = date(told) else { return Ok(None) };
+    let mut longest = Duration::ZERO;
+    for (_, line) in told {
+        let Some(told) = text(line) else { return Ok(Some(ASSUMED_WAIT)) };
+        let mut parts = told.split(',').peekable();
+        while let Some(part) = parts.next() {
+            let dated = parts.peek().map(|next| format!("{part},{next}"));
+            let part = part.trim_matches([' ', '\t']);
+            let wait = if let Some(seconds) = seconds(part) {
+                seconds
+            } else if let Some(until) = date(part) {
+                since(field, until)?
+            } else if let Some(until) = dated.and_then(|text| date(text.trim_matches([' ', '\t'])))
+            {
+                parts.next();
+                since(field, until)?
+            } else if part.starts_with(|c: char| c.is_ascii_digit()) {
+                return Err(());
+            } else {
+                return Ok(Some(ASSUMED_WAIT));
+            };
+            longest = longest.max(wait);
+        }
+    }
+    Ok(Some(longest))
+}
+
+/// Whole seconds, rounded up.
+fn seconds(text: &str) -> Option<Duration> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    let more = fraction.chars().take(9).any(|c| c != '0');
+    let number = whole.chars().fold(0_u64, |number, c| {
+        let digit = u64::from(c.to_digit(10).unwrap());
+        number.checked_mul(10).and_then(|tens| tens.checked_add(digit)).unwrap_or(u64::MAX)
+    });
+    Some(Duration::from_secs(number.saturating_add(u64::from(more))))
+}
+
+/// The time from the `Date` of the response.
+fn since(field: &Field, until: i64) -> Result<Duration, ()> {
     let from = field.0.get(1).and_then(|line| date(text(line)?)).ok_or(())?;
-    Ok(Some(Duration::from_secs(u64::try_from(until - from).unwrap_or(0))))
+    Ok(Duration::from_secs(u64::try_from(until - from).unwrap_or(0)))
 }
 
 fn text(line: &[u8]) -> Option<&str> {
@@ -218,7 +255,8 @@ fn agrees(status: StatusCode, field: &Field) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A client without a longest wait, which is told the longest wait that there is: it waits, and does not panic.
+/// A client without a longest wait, which is told the longest wait that there is: it waits, and
+/// does not panic.
 #[tokio::test(start_paused = true)]
 async fn the_longest_wait_can_be_waited_for() {
     for told in ["18446744073709551615", "99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"] {

@@ -19,12 +19,13 @@ use std::collections::BTreeSet;
 use self::read::{room, sources};
 
 /// The rooms, lowest first; those of one layer do not know each other.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 11] = [
     &["clock"],
     &["quota"],
     &["algebra"],
     &["backend"],
     &["limiter"],
+    &["client"],
     &["key", "fields", "observe"],
     &["middleware", "pacing", "retry", "throttle"],
     &["routes"],
@@ -33,12 +34,12 @@ const LAYERS: [&[&str]; 10] = [
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 21] = [
-    ("http", &["key/", "fields/", "middleware/", "pacing/", "retry/", "routes/"]),
+const CRATES: [(&str, &[&str]); 24] = [
+    ("http", &["client/", "key/", "fields/", "middleware/", "pacing/", "retry/", "routes/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/", "throttle/body.rs"]),
     ("futures_core", &["throttle/"]),
     ("futures_sink", &["throttle/"]),
-    ("httpdate", &["fields/read.rs", "fields/retry_after.rs"]),
+    ("httpdate", &["client/times.rs", "fields/retry_after.rs"]),
     ("ipnet", &["key/client_ip/networks.rs"]),
     (
         "tokio",
@@ -72,7 +73,7 @@ const CRATES: [(&str, &[&str]); 21] = [
             "retry/",
         ],
     ),
-    ("jiff", &["quota/calendar/"]),
+    ("jiff", &["client/times.rs", "quota/calendar/"]),
     ("redb", &["backend/embedded/"]),
     ("redis", &["backend/redis/"]),
     ("tokio_postgres", &["backend/postgres/"]),
@@ -84,7 +85,10 @@ const CRATES: [(&str, &[&str]); 21] = [
     ("uuid", &["backend/key_parts.rs", "key/from_fn.rs"]),
     ("tower_layer", &["middleware/", "pacing/", "retry/", "routes/"]),
     ("tower_service", &["middleware/", "pacing/", "retry/", "routes/"]),
-    ("sfv", &["pacing/reading.rs"]),
+    ("sfv", &["client/structured.rs"]),
+    ("retry_policies", &["retry/"]),
+    ("tower", &["retry/"]),
+    ("serde_json", &["client/limits.rs"]),
     ("axum", &["routes/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
 ];
 

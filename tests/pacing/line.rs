@@ -333,7 +333,7 @@ async fn layer_service_and_future_are_what_tower_expects() {
         future: Pin<Box<ResponseFuture<Inner, ()>>>,
     }
     let (_inbox, server) = server();
-    let layer = PacingLayer::new().max_wait(DAY).max_hosts(7);
+    let layer = PacingLayer::new().max_wait(DAY).max_hosts(7).quota(2, SECOND);
     let mut service = layer.layer(Inner::new(server));
     shared(&layer);
     let future = Box::pin(service.ready().await.unwrap().call(request("/")));
@@ -343,7 +343,8 @@ async fn layer_service_and_future_are_what_tower_expects() {
     let named = Named { layer, service, future };
     assert_eq!(format!("{:?}", named.future), "ResponseFuture(sent)");
     sent(&named.layer);
-    let settings = "PacingSettings { max_wait: 86400s, headroom: 0, max_hosts: 7, .. }";
+    let settings = "PacingSettings { max_wait: 86400s, headroom: 0, max_hosts: 7, quotas: [2 per 1s], \
+                    reader: Reader { statuses: None }, .. }";
     assert!(format!("{:?}", named.layer).contains(settings), "{:?}", named.layer);
     drop(named.service.into_inner());
 }

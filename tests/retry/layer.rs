@@ -21,6 +21,7 @@ use proptest::prelude::*;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance};
 use tollgate::backend::Memory;
+use tollgate::client::ASSUMED_WAIT;
 use tollgate::clock::{Clock, ManualClock};
 use tollgate::fields::{Dialect, ExactWait};
 use tollgate::middleware::OnRefusal;
@@ -214,32 +215,56 @@ async fn a_date_without_a_date_to_compare_it_with_is_compared_with_the_clock() {
     assert_told(&[("retry-after", &past)], Some(Duration::ZERO));
 }
 
+/// Such a response was returned at once, so its client came back at once.
 #[tokio::test(start_paused = true)]
-async fn a_response_without_a_valid_wait_is_returned_unchanged() {
+async fn a_wait_that_cannot_be_read_is_half_a_minute() {
     for text in [
         "",
         " ",
         "-1",
         "+1",
-        "1.5",
         "1e3",
         "0x10",
-        "1s",
         "1 2",
-        "1, 1",
         "\u{661}",
         "soon",
         "Mon, 06 Nov 1994 08:49:37 GMT",
         "Sun, 06 Nov 1994 08:49:37 UTC",
         "Sun, 06 Nov 1994 08:49:60 GMT",
         "Thu, 31 Feb 2036 08:49:37 GMT",
-        "1994-11-06T08:49:37Z",
+        "1994-11-06T08:49:37",
     ] {
-        assert_told(&[("retry-after", text)], None);
+        assert_told(&[("retry-after", text)], Some(ASSUMED_WAIT));
     }
+    assert_told(&[("retry-after", "0"), ("retry-after", "x")], Some(ASSUMED_WAIT));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fractions_units_and_lists_are_read() {
+    for (text, millis) in [
+        ("2.0", 2_000),
+        ("0.503", 1_000),
+        ("292.052427053", 293_000),
+        ("0.0", 0),
+        ("1, 1", 1_000),
+        ("1, 3", 3_000),
+        ("1s", 1_000),
+        ("1m0.5s", 60_500),
+    ] {
+        assert_told(&[("retry-after", text)], Some(Duration::from_millis(millis)));
+    }
+    assert_told(&[("retry-after", "7"), ("retry-after", "7")], Some(7 * SECOND));
+    assert_told(&[("retry-after", "7"), ("retry-after-ms", "4321")], Some(4_321 * TICK));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_with_nothing_left_names_a_wait_as_well() {
+    let exhausted = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "30")];
+    assert_told(&exhausted, Some(30 * SECOND));
+    // What the server asks for is waited for, and no more.
+    assert_told(&[exhausted[0], exhausted[1], ("retry-after", "7")], Some(7 * SECOND));
+    assert_told(&[("x-ratelimit-remaining", "3"), exhausted[1]], None);
     assert_told(&[], None);
-    assert_told(&[("retry-after", "0"), ("retry-after", "0")], None);
-    assert_told(&[("retry-after", "0"), ("retry-after", "x")], None);
     assert_told(&[("date", "Sun, 06 Nov 1994 08:49:37 GMT")], None);
 }
 

@@ -3,3 +3,4 @@
 #![cfg(all(feature = "memory", feature = "retry"))]
 
 mod layer;
+mod servers;

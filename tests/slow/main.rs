@@ -1,8 +1,10 @@
-//! Tests that wait in real time for calls that have to be answered by a deadline. A machine that
-//! stalls may fail these tests, and no others.
+//! Tests that wait in real time for calls that have to be answered by a deadline, and clients that
+//! wait until they are admitted. A machine that stalls may fail these tests, and no others.
 
 #![cfg(all(feature = "memory", feature = "axum"))]
 
+#[cfg(all(feature = "pacing", feature = "retry"))]
+mod clients;
 #[cfg(all(feature = "embedded", feature = "leasing", feature = "postgres", feature = "redis"))]
 mod floods;
 #[cfg(feature = "postgres")]
