@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`excerpt`] | texts of others in errors: short, on one line |
 //! | [`parse_period`], [`Calendar`], [`Quota::read`](crate::Quota::read) | the numbers of a quota, field by field |
+//! | [`Random`] | jitter |
 //! | `problem` | a response of problem details (RFC 9457) |
 //! | [`NameTable`], `COUNT` and `index` of [`Outcome`](crate::limiter::Outcome) and the like | what observers keep for each limit |
 //! | [`Bucket::part_of`](crate::algebra::Bucket::part_of), [`Quota::windows`](crate::Quota::windows) | changed numbers and calendars in the suite for stores |
@@ -15,5 +16,5 @@
 pub use crate::clock::excerpt;
 #[cfg(feature = "middleware")]
 pub use crate::fields::problem_response as problem;
-pub use crate::limiter::{NameTable, explain_cost};
+pub use crate::limiter::{NameTable, Random, explain_cost};
 pub use crate::quota::{Calendar, parse_period};

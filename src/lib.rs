@@ -68,11 +68,8 @@
 //! | `middleware` | the tower layer, keys, header fields | yes |
 //! | `axum` | limits on routes, [`RateLimited`] as a response | yes |
 //! | `quanta` | reads the CPU's time-stamp counter: about 3 times faster than the system clock | yes |
-//! | `client` | reads what servers tell their clients about limits | yes |
-//! | `retry` | the tower layer for clients that sends refused requests again in time | yes |
 //! | `throttle` | streams, sinks and bodies that wait for a limit | yes |
 //! | `tracing` | log events: refusals, missing keys, a store that fails; an observer for spans | yes |
-//! | `pacing` | the tower layer for clients that keeps them below the limits of servers | no |
 //! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
 //! | `embedded` | buckets in a file of this machine, which survive a restart | no |
 //! | `optimistic` | buckets in any store that can compare and swap | no |
@@ -96,9 +93,7 @@
         feature = "axum",
         feature = "credentials",
         feature = "memory",
-        feature = "pacing",
         feature = "redis",
-        feature = "retry",
         feature = "throttle"
     )),
     allow(rustdoc::broken_intra_doc_links)
@@ -108,12 +103,10 @@
 #[cfg(test)]
 extern crate self as tollgate;
 
-#[cfg(all(any(doc, doctest), feature = "axum", feature = "memory", feature = "retry"))]
+#[cfg(all(any(doc, doctest), feature = "axum", feature = "memory"))]
 pub mod _guide;
 pub mod algebra;
 pub mod backend;
-#[cfg(feature = "client")]
-pub mod client;
 pub mod clock;
 #[cfg(feature = "middleware")]
 pub mod fields;
@@ -123,20 +116,13 @@ pub mod key;
 pub mod kit;
 // What the limiter offers to the rooms above is unused where they are left out. The build with all
 // features still finds what nothing uses.
-#[cfg_attr(
-    not(all(feature = "memory", feature = "axum", feature = "retry")),
-    allow(dead_code, unused_imports)
-)]
+#[cfg_attr(not(all(feature = "memory", feature = "axum")), allow(dead_code, unused_imports))]
 pub mod limiter;
 #[cfg(feature = "middleware")]
 pub mod middleware;
 #[cfg(feature = "tracing")]
 pub mod observe;
-#[cfg(feature = "pacing")]
-pub mod pacing;
 pub mod quota;
-#[cfg(feature = "retry")]
-pub mod retry;
 #[cfg(feature = "axum")]
 pub mod routes;
 #[cfg(feature = "throttle")]

@@ -9,7 +9,7 @@
 //! * [Streams][streams]: WebSocket messages, uploads and downloads at an even pace.
 //! * [By the response][by-response]: failures only, real costs, streams, penalties.
 //! * [Header fields and refusals][headers]: what clients are told, and in which words.
-//! * [Clients][clients]: calls to others that are not refused, or come back in time.
+//! * [Clients][clients], in the crate `tollgate-client`: calls to others that are not refused, or come back in time.
 //! * [Predicting][predicting]: what a client has left, and what its next requests will get.
 //! * [Redis][redis]: limits that several processes share, and the day on which Redis fails.
 //! * [PostgreSQL][postgres]: the same in a database, and decisions inside your own transaction.
@@ -58,8 +58,6 @@ pages! {
     streams: "streams.md",
     by_response: "by-response.md",
     headers: "headers.md",
-    #[cfg(feature = "pacing")]
-    clients: "clients.md",
     predicting: "predicting.md",
     #[cfg(feature = "redis")]
     redis: "redis.md",

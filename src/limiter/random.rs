@@ -9,12 +9,14 @@ use std::time::Duration;
 ///
 /// Its state is a counter, so threads share it with one atomic addition.
 #[derive(Clone, Debug)]
-pub(crate) struct Random {
+pub struct Random {
     state: Arc<AtomicU64>,
 }
 
 impl Random {
-    pub(crate) fn seeded(seed: u64) -> Self {
+    /// Random numbers that are the same for the same seed.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
         Self { state: Arc::new(AtomicU64::new(seed)) }
     }
 
@@ -24,7 +26,8 @@ impl Random {
     }
 
     /// A random duration from zero to `most`, both included.
-    pub(crate) fn up_to(&self, most: Duration) -> Duration {
+    #[must_use]
+    pub fn up_to(&self, most: Duration) -> Duration {
         if most.is_zero() {
             return most;
         }

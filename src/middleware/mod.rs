@@ -258,15 +258,15 @@
 //!
 //! # On the client side
 //!
-//! The same layer around an HTTP client keeps a process within the quota of a server. `RetryLayer`,
-//! with the feature `retry`, also obeys the server's `Retry-After`:
+//! The same layer around an HTTP client keeps a process within the quota of a server. `RetryLayer` of
+//! the crate `tollgate-client` also obeys the server's `Retry-After`:
 //!
 //! ```
 //! use std::convert::Infallible;
 //! use std::time::Duration;
 //!
 //! use http::{Request, Response};
-//! use tollgate::retry::RetryLayer;
+//! use tollgate_client::retry::RetryLayer;
 //! use tollgate::{Limit, Quota, RateLimiter, SECOND};
 //! use tower::{Layer, service_fn};
 //!

@@ -11,7 +11,7 @@
 //! A failure shows its input in the notation of the seeds: add it to them with the expected
 //! outcome.
 
-#![cfg(all(feature = "memory", feature = "credentials", feature = "retry", feature = "serde"))]
+#![cfg(all(feature = "memory", feature = "credentials", feature = "serde"))]
 
 mod cookies;
 mod dumps;

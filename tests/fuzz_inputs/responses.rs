@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
 use proptest::sample::select;
-use tollgate::client::{Reading, RefusalScope, read};
+use tollgate_client::{Reading, RefusalScope, read};
 use tollgate_testing::fuzz::bytes::{draws_each, fields};
 use tollgate_testing::fuzz::field::Field;
 use tollgate_testing::fuzz::seeds::{Seed, seeds};
@@ -168,7 +168,7 @@ proptest! {
         others.iter().for_each(|name| drop(worse.remove(*name)));
         let is_refused = matches!(status.as_u16(), 403 | 429 | 503);
         let wait = read(&worse, status).retry_after();
-        prop_assert_eq!(wait, is_refused.then_some(tollgate::client::ASSUMED_WAIT));
+        prop_assert_eq!(wait, is_refused.then_some(tollgate_client::ASSUMED_WAIT));
     }
 
     /// The fields of a response may come in any order.

@@ -170,7 +170,6 @@ fn existing_arrows_are_found() {
         ("fields", "limiter"),
         ("middleware", "key"),
         ("middleware", "fields"),
-        ("retry", "key"),
         ("throttle", "limiter"),
         ("routes", "middleware"),
         ("kit", "limiter"),
@@ -210,9 +209,9 @@ fn arrows_that_point_up_or_sideways_are_reported() {
             "src/fields/dialect.rs:1: `crate::key::global` points sideways, from `fields` to `key`",
         ),
         (
-            "retry/service.rs",
+            "throttle/mod.rs",
             "use crate::middleware::RateLimit;",
-            "src/retry/service.rs:1: `crate::middleware::RateLimit` points sideways, from `retry` \
+            "src/throttle/mod.rs:1: `crate::middleware::RateLimit` points sideways, from `throttle` \
              to `middleware`",
         ),
         (
@@ -338,7 +337,7 @@ fn arrows_that_point_down_are_not_reported() {
             "middleware/layer.rs",
             "use http_body::Body; use tower_layer::Layer; use tower_service::Service;",
         ),
-        ("retry/future.rs", "use tokio::time::Sleep; use tower_service::Service;"),
+        ("middleware/queued_call.rs", "use tokio::time::Sleep; use tower_service::Service;"),
         ("routes/mod.rs", "use axum::Router; use crate::middleware::RateLimit;"),
         ("backend/redis/link/mod.rs", "use ::redis::Cmd; use tokio::time::Instant;"),
         ("backend/mod.rs", "mod redis; pub use self::redis::Redis;"),

@@ -7,7 +7,7 @@ use super::layer;
 use super::read::{Token, room, sources, text, tokens};
 
 /// The features that add to rooms above `limiter` only.
-const FEATURES: [&str; 6] = ["middleware", "axum", "pacing", "retry", "throttle", "credentials"];
+const FEATURES: [&str; 4] = ["middleware", "axum", "throttle", "credentials"];
 
 #[test]
 fn rooms_do_not_know_the_features_of_higher_ones() {
@@ -50,7 +50,7 @@ fn features_of_higher_rooms_are_reported() {
         ),
         ("clock/mod.rs", "#![cfg_attr(feature = \"credentials\", warn(x))]", "credentials"),
         ("quota/mod.rs", "#[cfg(any(test, feature = \"axum\"))] mod m;", "axum"),
-        ("algebra/mod.rs", "#[cfg(all(unix, feature = \"retry\"))] mod m;", "retry"),
+        ("algebra/mod.rs", "#[cfg(all(unix, feature = \"throttle\"))] mod m;", "throttle"),
     ] {
         let fault =
             format!("src/{file}:1: the feature `{feature}` belongs to rooms above `limiter`");
@@ -64,7 +64,7 @@ fn other_features_are_not_reported() {
         ("limiter/mod.rs", "#[cfg(feature = \"memory\")] fn f() {}"),
         ("backend/mod.rs", "#[cfg(any(feature = \"redis\", feature = \"tracing\"))] mod m;"),
         ("key/mod.rs", "#[cfg(feature = \"axum\")] mod m; #[cfg(feature = \"middleware\")] mod n;"),
-        ("key/mod.rs", "#[cfg(feature = \"retry\")] mod m;"),
+        ("key/mod.rs", "#[cfg(feature = \"throttle\")] mod m;"),
         ("middleware/mod.rs", "#[cfg(feature = \"credentials\")] mod m;"),
         ("limiter/mod.rs", "#[cfg(test)]\n#[cfg(feature = \"middleware\")]\nmod tests;"),
         (

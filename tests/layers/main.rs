@@ -19,27 +19,26 @@ use std::collections::BTreeSet;
 use self::read::{room, sources};
 
 /// The rooms, lowest first; those of one layer do not know each other.
-const LAYERS: [&[&str]; 11] = [
+const LAYERS: [&[&str]; 10] = [
     &["clock"],
     &["quota"],
     &["algebra"],
     &["backend"],
     &["limiter"],
-    &["client"],
     &["key", "fields", "observe"],
-    &["middleware", "pacing", "retry", "throttle"],
+    &["middleware", "throttle"],
     &["routes"],
     &["kit"],
     &["_guide"],
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 24] = [
-    ("http", &["client/", "key/", "fields/", "middleware/", "pacing/", "retry/", "routes/"]),
+const CRATES: [(&str, &[&str]); 20] = [
+    ("http", &["key/", "fields/", "middleware/", "routes/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/", "throttle/body.rs"]),
     ("futures_core", &["throttle/"]),
     ("futures_sink", &["throttle/"]),
-    ("httpdate", &["client/times.rs", "fields/retry_after.rs"]),
+    ("httpdate", &["fields/retry_after.rs"]),
     ("ipnet", &["key/client_ip/networks.rs"]),
     (
         "tokio",
@@ -69,11 +68,9 @@ const CRATES: [(&str, &[&str]); 24] = [
             "middleware/queued_call.rs",
             // It counts the time between two lines.
             "observe/rare_lines.rs",
-            "pacing/",
-            "retry/",
         ],
     ),
-    ("jiff", &["client/times.rs", "quota/calendar/"]),
+    ("jiff", &["quota/calendar/"]),
     ("redb", &["backend/embedded/"]),
     ("redis", &["backend/redis/"]),
     ("tokio_postgres", &["backend/postgres/"]),
@@ -83,12 +80,8 @@ const CRATES: [(&str, &[&str]); 24] = [
     ("hmac", &["backend/remote/key_name/"]),
     ("sha2", &["backend/remote/key_name/", "backend/stored/name.rs", "key/digest.rs"]),
     ("uuid", &["backend/key_parts.rs", "key/from_fn.rs"]),
-    ("tower_layer", &["middleware/", "pacing/", "retry/", "routes/"]),
-    ("tower_service", &["middleware/", "pacing/", "retry/", "routes/"]),
-    ("sfv", &["client/structured.rs"]),
-    ("retry_policies", &["retry/"]),
-    ("tower", &["retry/"]),
-    ("serde_json", &["client/limits.rs"]),
+    ("tower_layer", &["middleware/", "routes/"]),
+    ("tower_service", &["middleware/", "routes/"]),
     ("axum", &["routes/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
 ];
 

@@ -6,8 +6,8 @@ use std::convert::Infallible;
 
 use http::{Request, Response};
 use tokio::runtime::Builder;
-use tollgate::pacing::PacingLayer;
-use tollgate::retry::RetryLayer;
+use tollgate_client::pacing::PacingLayer;
+use tollgate_client::retry::RetryLayer;
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 

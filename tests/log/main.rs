@@ -7,7 +7,6 @@
 #![cfg(all(feature = "memory", feature = "axum", feature = "tracing"))]
 
 mod causes;
-#[cfg(all(feature = "pacing", feature = "retry"))]
 mod clients;
 mod lines;
 mod mistakes;

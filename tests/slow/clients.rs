@@ -16,8 +16,8 @@ use reqwest::Body;
 use reqwest_middleware::{ClientBuilder, Middleware, Next};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
-use tollgate::pacing::PacingLayer;
-use tollgate::retry::RetryLayer;
+use tollgate_client::pacing::PacingLayer;
+use tollgate_client::retry::RetryLayer;
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 
 const WINDOW: Duration = Duration::from_millis(300);

@@ -3,7 +3,6 @@
 
 #![cfg(all(feature = "memory", feature = "axum"))]
 
-#[cfg(all(feature = "pacing", feature = "retry"))]
 mod clients;
 #[cfg(all(feature = "embedded", feature = "leasing", feature = "postgres", feature = "redis"))]
 mod floods;

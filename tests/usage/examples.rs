@@ -28,10 +28,6 @@ mod outbound_client;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/own_backend.rs"]
 mod own_backend;
-#[cfg(feature = "pacing")]
-#[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../../examples/pacing.rs"]
-mod pacing;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/quickstart.rs"]
 mod quickstart;
@@ -112,21 +108,6 @@ async fn quickstart_counts_down_refuses_and_admits_again_in_time() {
     let wait: u64 = refused.field("retry-after").unwrap().parse().unwrap();
     clock.advance(Duration::from_secs(wait));
     assert_eq!(get(server, "/").await.status, 200);
-}
-
-/// Over real connections, on which only the time is not real.
-#[cfg(feature = "pacing")]
-#[tokio::test(start_paused = true)]
-async fn a_client_with_pacing_is_never_refused_and_one_without_mostly_is() {
-    let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build_http();
-    let theirs = RateLimiter::new(Memory::new().clock(TokioClock::new()));
-    let them = pacing::them(&theirs).await.unwrap();
-    let paced = tollgate::pacing::PacingLayer::new().max_wait(HOUR);
-    let paced = tower::Layer::layer(&paced, client.clone());
-    assert_eq!(pacing::call_them(them, paced, 300).await.0, 0);
-    // No time passes for this server, so it admits what its bucket holds.
-    let them = pacing::them(&limiter(&ManualClock::new(START))).await.unwrap();
-    assert_eq!(pacing::call_them(them, client, 300).await.0, 250);
 }
 
 #[tokio::test]

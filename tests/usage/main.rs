@@ -5,7 +5,7 @@ mod examples;
 mod features;
 #[cfg(all(feature = "memory", feature = "axum"))]
 mod futures;
-#[cfg(all(feature = "memory", feature = "axum", feature = "retry"))]
+#[cfg(all(feature = "memory", feature = "axum"))]
 mod glob;
 #[cfg(all(feature = "memory", feature = "axum"))]
 mod messages;

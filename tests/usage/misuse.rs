@@ -570,7 +570,7 @@ const ALIASES: &[[&str; 3]] = &[
     ["key/client_ip/proxies.rs", "trust proxy", "Proxies"],
     ["key/global.rs", "GlobalKeyExtractor", "global"],
     ["key/extractor.rs", "allowlist", "unless"],
-    ["retry/layer.rs", "backoff", "RetryLayer"],
+    ["../crates/client/src/retry/layer.rs", "backoff", "RetryLayer"],
 ];
 
 /// The items of this file that have this alias: for each, the first item after the attribute.

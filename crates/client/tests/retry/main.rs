@@ -1,0 +1,4 @@
+//! The layer for clients.
+
+mod layer;
+mod servers;

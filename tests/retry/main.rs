@@ -1,6 +1,0 @@
-//! The layer for clients.
-
-#![cfg(all(feature = "memory", feature = "retry"))]
-
-mod layer;
-mod servers;
