@@ -42,16 +42,22 @@
 //!   on routes of axum; [`key`]: which bucket pays; [`fields`]: what clients are told.
 //! * [`limiter`]: calls that take, reserve, settle, look, reset, penalize and block, and their
 //!   answers.
-//! * [`retry`]: a layer for clients that come back when they are told to; [`client`]: the reader of
-//!   what servers tell their clients.
 //! * [`throttle`]: streams, sinks and bodies, such as WebSocket messages, uploads and downloads, that
 //!   wait for a limit item by item.
-//! * `pacing`: a layer for clients that reads the header fields of servers, and is not refused.
-//! * `config`: limits by name from a file, with keys, conditions and queues, and their reload.
-//! * `observe`: observers for metrics and traces, and [`Observer`] for one of your own.
+//! * `observe`: an observer for traces, and [`Observer`] for one of your own.
 //! * [`backend`]: where buckets are: in memory, in a file, in Redis, or in a store of your own.
 //! * [`clock`]: time, also for tests; [`algebra`]: the formula, and
 //!   [`calculate`](algebra::calculate) to predict what it says.
+//!
+//! Crates of the same version add more:
+//!
+//! | crate | adds |
+//! |---|---|
+//! | [`tollgate-admin`](https://docs.rs/tollgate-admin) | routes for operators: how a key stands, which are blocked, reset, penalize, block |
+//! | [`tollgate-client`](https://docs.rs/tollgate-client) | layers for clients that send again in time, and that are not refused |
+//! | [`tollgate-config`](https://docs.rs/tollgate-config) | limits by name from a file, with keys, conditions and queues, and their reload |
+//! | [`tollgate-conformance`](https://docs.rs/tollgate-conformance) | the contract of a store as a test suite |
+//! | [`tollgate-metrics`](https://docs.rs/tollgate-metrics) | an observer for the facade crate `metrics`: Prometheus, OpenTelemetry |
 //!
 //! # What it does not do
 //!
