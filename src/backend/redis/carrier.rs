@@ -54,7 +54,7 @@ impl Carrier for RedisCarrier {
     }
 
     /// While a slot moves, the keys of each single job may still be in one place.
-    fn division(&self, error: &BackendError) -> Division {
+    fn division(&self, _slot: u16, error: &BackendError) -> Division {
         match Link::is_scattered(error) {
             true => Division::OneByOne,
             false => Division::None,

@@ -75,8 +75,8 @@ pub(in crate::backend) trait Carrier:
         common
     }
 
-    /// How the jobs of a call that failed by this error can be sent again.
-    fn division(&self, error: &BackendError) -> Division;
+    /// How the jobs of a call for a slot that failed by this error can be sent again.
+    fn division(&self, slot: u16, error: &BackendError) -> Division;
 
     fn mark(&self, operation: &Operation) -> Self::Mark;
 
@@ -104,12 +104,12 @@ pub(in crate::backend) trait Carrier:
 pub(in crate::backend) enum Division {
     /// Not at all.
     None,
-    /// One by one. Of the call, nothing was carried out.
-    OneByOne,
     /// Those whose slot is another one by now in calls for that slot, and the others together. Of
     /// the call, nothing was carried out.
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only rows are set aside"))]
     BySlots,
+    /// The same, but one by one if all have the slot that they had.
+    OneByOne,
 }
 
 /// Sends the operations of all callers.
@@ -270,25 +270,19 @@ impl<C: Carrier> BatcherShared<C> {
                 Ok(answers) => return answers,
                 Err(failed) => failed,
             };
-            match self.carrier.division(&error) {
-                Division::BySlots => match self.move_to_slots(slot, jobs) {
-                    Ok(stay) if stay.is_empty() => {}
-                    Ok(stay) => {
-                        taken = JobBatch { jobs: stay, last_arrival };
-                        continue;
-                    }
-                    Err(jobs) => {
-                        let again = |job: &Job| self.carrier.retries(slot, job, &error);
-                        let (again, over): (Vec<_>, Vec<_>) = jobs.into_iter().partition(again);
-                        fail(over, &error);
-                        if !again.is_empty() {
-                            taken = JobBatch { jobs: again, last_arrival };
-                            continue;
-                        }
-                    }
-                },
+            let division = self.carrier.division(slot, &error);
+            let moved = match division {
+                Division::None => Err(jobs),
+                Division::BySlots | Division::OneByOne => self.move_to_slots(slot, jobs),
+            };
+            match moved {
+                Ok(stay) if stay.is_empty() => {}
+                Ok(stay) => {
+                    taken = JobBatch { jobs: stay, last_arrival };
+                    continue;
+                }
                 // What fails one of the jobs may let others be.
-                Division::OneByOne if jobs.len() > 1 => {
+                Err(jobs) if division == Division::OneByOne && jobs.len() > 1 => {
                     let is_due = |job: &Job| !job.is_expired(Instant::now());
                     for job in jobs.into_iter().filter(is_due) {
                         let alone = JobBatch { jobs: vec![job], last_arrival };
@@ -299,7 +293,15 @@ impl<C: Carrier> BatcherShared<C> {
                         }
                     }
                 }
-                Division::OneByOne | Division::None => fail(jobs, &error),
+                Err(jobs) => {
+                    let again = |job: &Job| self.carrier.retries(slot, job, &error);
+                    let (again, over): (Vec<_>, Vec<_>) = jobs.into_iter().partition(again);
+                    fail(over, &error);
+                    if !again.is_empty() {
+                        taken = JobBatch { jobs: again, last_arrival };
+                        continue;
+                    }
+                }
             }
             return Answers::default();
         }
