@@ -69,6 +69,8 @@ mod charge;
 mod circuit_breaker;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+#[cfg(any(feature = "embedded", feature = "leasing", feature = "postgres", feature = "redis"))]
+mod crowd;
 mod debtors;
 mod deny_cache;
 #[cfg(feature = "embedded")]

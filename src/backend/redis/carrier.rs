@@ -63,8 +63,8 @@ impl Carrier for RedisCarrier {
 
     fn mark(&self, _operation: &Operation) {}
 
-    fn is_late(&self, slot: u16, time: Duration, is_flooded: bool) -> Option<bool> {
-        self.link.is_late(slot, time, is_flooded)
+    fn is_late(&self, slot: u16, begun: Instant, time: Duration, is_flooded: bool) -> Option<bool> {
+        self.link.is_late(slot, begun, time, is_flooded)
     }
 }
 
