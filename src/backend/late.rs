@@ -39,6 +39,27 @@ impl Lag {
         Err(Self(deadline.elapsed()))
     }
 
+    /// Whether this process takes so much of this time that an answer may be late because of that.
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "leasing"))]
+    pub(super) fn is_felt(self, within: Duration) -> bool {
+        self.0 >= within / 8
+    }
+
+    /// This, or what a task of the runtime feels that brings the answers: the caller may be a thread of
+    /// its own, which does not stand in line with the tasks.
+    #[cfg(any(feature = "redis", feature = "postgres", feature = "leasing"))]
+    pub(super) async fn or_that_of(
+        self,
+        runtime: &tokio::runtime::Handle,
+        deadline: Instant,
+        within: Duration,
+    ) -> Self {
+        match self.is_felt(within) {
+            true => self,
+            false => runtime.spawn(Self::since(deadline)).await.unwrap_or(self),
+        }
+    }
+
     /// The error of a call that was late with so much time: no [outage](BackendError::is_outage) if
     /// this process took as much as half of it.
     pub(super) fn error(self, backend: &'static str, within: Duration) -> BackendError {

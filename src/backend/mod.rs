@@ -79,6 +79,8 @@ mod circuit_breaker;
 )]
 #[path = "../../crates/conformance/src/lib.rs"]
 pub(crate) mod conformance;
+#[cfg(any(feature = "embedded", feature = "leasing", feature = "postgres", feature = "redis"))]
+mod crowd;
 mod debtors;
 mod deny_cache;
 #[cfg(feature = "embedded")]

@@ -49,6 +49,8 @@ const CRATES: [(&str, &[&str]); 20] = [
             "backend/lease/driver/",
             // It measures how late the tasks of this process are.
             "backend/late.rs",
+            // It notes when too many callers waited.
+            "backend/crowd.rs",
             // Its stores answer later, in virtual time.
             "backend/lease/tests/",
             "backend/redis/",

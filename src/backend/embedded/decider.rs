@@ -64,9 +64,10 @@ pub(super) struct Decider {
     next: PendingChanges<BucketChanges>,
     /// In the commit that is under way.
     under_way: Option<PendingChanges<Arc<BucketChanges>>>,
-    /// Why the last commit has failed, for a store that has answered what was in it.
+    /// Why the last commit has failed, if the disk is full, or for a store that has answered what was
+    /// in it.
     failure: Option<BackendError>,
-    /// When the next commit begins, unless a caller waits for it.
+    /// When the next commit begins, unless a caller waits for it. On a full disk, when one is tried.
     due: Instant,
     now: Timestamp,
 }
@@ -172,7 +173,10 @@ impl Decider {
                 }
                 match self.durability {
                     // Later decisions count on those that have failed.
-                    Durability::Durable => self.next.changes.clear(),
+                    Durability::Durable => {
+                        self.next.changes.clear();
+                        self.failure = error.is_full().then_some(error);
+                    }
                     // They were answered, so they are written as soon as that is possible.
                     Durability::Fast => {
                         for (name, record) in changes.iter() {
@@ -237,7 +241,7 @@ impl Decider {
             let _ = reply.send(Ok(applied));
             return;
         }
-        if let Some(failure) = &self.failure {
+        if let Some(failure) = self.failure.as_ref().filter(|_| !self.tries()) {
             let _ = reply.send(Err(failure.clone()));
             return;
         }
@@ -252,6 +256,15 @@ impl Decider {
                 let _ = reply.send(Ok(applied));
             }
         }
+    }
+
+    /// Whether the next change tries if the disk is still full. A commit that fails takes far longer than
+    /// one that does not, as the file is opened again: so one change tries, and no others wait for it.
+    fn tries(&self) -> bool {
+        self.durability == Durability::Durable
+            && self.under_way.is_none()
+            && self.next.changes.is_empty()
+            && self.due <= Instant::now()
     }
 
     /// Reads a bucket: what is pending, or else what is in the file.

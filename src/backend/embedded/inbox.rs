@@ -1,6 +1,5 @@
 //! What the callers and the committer tell the decider.
 
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,8 +35,6 @@ pub(super) enum PushError {
 pub(super) struct Inbox {
     letters: Mutex<Letters>,
     arrival: Condvar,
-    /// How many callers wait for an answer.
-    pub(super) waiting: AtomicUsize,
 }
 
 /// What has come since the decider last looked.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -17,6 +16,7 @@ use super::file::BucketFile;
 use super::inbox::{DecisionJob, Inbox, PushError};
 use super::list;
 use super::sweep::Sweep;
+use crate::backend::crowd::Crowd;
 use crate::backend::debtors::SortedPage;
 use crate::backend::late::{Lag, in_time};
 use crate::backend::stored::{Work, name_ranges};
@@ -106,6 +106,8 @@ struct Handle {
     deadline: Duration,
     durability: Durability,
     inbox: Arc<Inbox>,
+    /// The callers that wait for an answer.
+    callers: Crowd,
     decider: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -147,8 +149,9 @@ impl Embedded {
             })
             .map_err(|error| BackendError::unavailable(NAME, error))?;
         let decider = Mutex::new(Some(decider));
-        let (file, clock) = own;
-        Ok(Self(Arc::new(Handle { path, file, clock, deadline, durability, inbox, decider })))
+        let ((file, clock), callers) = (own, Crowd::more_than(FEW));
+        let handle = Handle { path, file, clock, deadline, durability, inbox, callers, decider };
+        Ok(Self(Arc::new(handle)))
     }
 
     /// Waits until all decisions that were answered are on the disk.
@@ -203,11 +206,13 @@ impl Embedded {
         match self.send(Some(work)) {
             Err(error) => Answer::Ready(Err(error)),
             Ok(answer) => {
-                let (waiter, ends) = (Waiter::new(self), Instant::now().checked_add(deadline));
+                let begun = Instant::now();
+                let place = self.0.callers.join(begun);
+                let waiter = Waiter { inbox: Arc::clone(&self.0.inbox), begun, place };
                 Answer::pending(async move {
                     match timeout(deadline, answer).await {
                         Ok(answer) => answer.unwrap_or_else(|_| Err(ended())),
-                        Err(_) => Err(waiter.late(ends.unwrap_or_else(Instant::now)).await),
+                        Err(_) => Err(waiter.late(deadline).await),
                     }
                 })
             }
@@ -218,32 +223,21 @@ impl Embedded {
 /// A caller that waits for its answer.
 struct Waiter {
     inbox: Arc<Inbox>,
-    within: Duration,
+    begun: Instant,
+    place: Crowd,
 }
 
 impl Waiter {
-    fn new(store: &Embedded) -> Self {
-        store.0.inbox.waiting.fetch_add(1, Ordering::Relaxed);
-        Self { inbox: Arc::clone(&store.0.inbox), within: store.0.deadline }
-    }
-
     /// The error at the deadline. A flood makes commits long: while they end, and many wait, this
     /// process is overloaded, and the disk is well.
-    async fn late(&self, ends: Instant) -> BackendError {
-        let Self { inbox, within } = self;
-        // Before others who are late as well have left.
-        let are_many = inbox.waiting.load(Ordering::Relaxed) > FEW;
-        let lag = Lag::since(ends).await;
-        match are_many && !inbox.is_stuck(within.saturating_mul(2).max(STUCK)) {
-            true => BackendError::overloaded(NAME, *within),
-            false => lag.error(NAME, *within),
+    async fn late(&self, within: Duration) -> BackendError {
+        let Self { inbox, begun, place } = self;
+        let lag = Lag::since(begun.checked_add(within).unwrap_or(*begun)).await;
+        match place.was_there_since(*begun) && !inbox.is_stuck(within.saturating_mul(2).max(STUCK))
+        {
+            true => BackendError::overloaded(NAME, within),
+            false => lag.error(NAME, within),
         }
-    }
-}
-
-impl Drop for Waiter {
-    fn drop(&mut self) {
-        self.inbox.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

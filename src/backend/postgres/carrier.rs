@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
-use super::aside::{Aside, BucketHashes, COMMON};
+use super::aside::{Aside, BucketHashes, COMMON, NEW};
 use super::lent::Lent;
 use super::request::{DecideRow, Request};
 use super::schema::{Schema, millis};
@@ -64,8 +64,16 @@ impl Carrier for PostgresCarrier {
             #[cfg(test)]
             let request = request.with_time(self.clock.now());
             let is_one = request.names().len() == 1;
-            let waits = is_again || slot != COMMON && is_one;
-            if slot != COMMON && !is_one {
+            if slot == NEW
+                && jobs.len() > 1
+                && let Some(error) = self.aside.just_full()
+            {
+                self.find_rows(jobs, &request).await;
+                return Err(error);
+            }
+            let is_aside = Aside::is_aside(slot);
+            let waits = is_again || is_aside && is_one;
+            if is_aside && !is_one {
                 // Others want the other rows: none of them is held while this one is waited for.
                 self.wait_for_rows(jobs, &request).await?;
             }
@@ -83,7 +91,17 @@ impl Carrier for PostgresCarrier {
                         (false, _) => self.set_aside(jobs, &request).await,
                     };
                     // Many calls want the row, and none keeps it.
-                    if is_free && error.is_locked() && slot == COMMON && !is_again {
+                    if is_free && error.is_locked() && !is_aside && !is_again {
+                        is_again = true;
+                        continue;
+                    }
+                    return Err(error);
+                }
+                Err(StatementError::Failed(error)) if error.is_full() => {
+                    self.aside.note_full(hashes(jobs), &error);
+                    let are_there = self.find_rows(jobs, &request).await;
+                    // A row that changes needs room on its page, until what it was before goes.
+                    if are_there && !is_again {
                         is_again = true;
                         continue;
                     }
@@ -96,6 +114,7 @@ impl Carrier for PostgresCarrier {
             let unread =
                 || BackendError::unavailable(STORE, "the answer of the function cannot be read");
             let answer = DecideRow::read(&row).ok_or_else(unread)?;
+            self.note_found(jobs, &request, &answer);
             match request.outside(&answer) {
                 Some(now) => timed.outside(STORE, now)?,
                 None => return request.replay(&answer).ok_or_else(unread),
@@ -111,12 +130,12 @@ impl Carrier for PostgresCarrier {
         if slot == COMMON { common } else { &self.aside_bounds }
     }
 
-    /// A row that fails a call is aside by now. On a full disk there is no room for new rows, and those
-    /// that are there can be changed. All these errors are of calls that are undone, or were not sent.
-    fn division(&self, error: &BackendError) -> Division {
-        if error.is_full() {
+    /// What fails a call has another slot by now. All these errors are of calls that are undone, or were
+    /// not sent. On a full disk a row that is there may need room as well, but a new one surely does.
+    fn division(&self, slot: u16, error: &BackendError) -> Division {
+        if error.is_full() && slot != NEW {
             Division::OneByOne
-        } else if error.is_locked() || error.is_misconfigured() {
+        } else if error.is_full() || error.is_locked() || error.is_misconfigured() {
             Division::BySlots
         } else {
             Division::None
@@ -130,12 +149,12 @@ impl Carrier for PostgresCarrier {
     /// The first of the jobs of a call has had no more time; the others may wait again.
     fn retries(&self, slot: u16, job: &Job, error: &BackendError) -> bool {
         let left = job.deadline.saturating_duration_since(Instant::now());
-        slot != COMMON && error.is_locked() && left > self.margin().saturating_add(TICK)
+        Aside::is_aside(slot) && error.is_locked() && left > self.margin().saturating_add(TICK)
     }
 
     fn late(&self, slot: u16, mark: &BucketHashes) -> Option<BackendError> {
         // What has a slot of its own waits for a row, or for others who do.
-        let is_locked = slot != COMMON || self.aside.is_locked(mark);
+        let is_locked = Aside::is_aside(slot) || self.aside.is_locked(mark);
         is_locked.then(|| BackendError::locked(STORE, self.deadline))
     }
 }
@@ -209,6 +228,25 @@ impl PostgresCarrier {
             [(&names, Type::BYTEA_ARRAY), (&table, Type::INT4), (&row, Type::INT4)];
         let row = self.query(self.schema.sick(), false, &typed).await?;
         row.try_get(0).map_err(|error| StatementError::of(error, self.deadline))
+    }
+
+    /// Asks which of the rows of a call that has failed are there, and returns whether all are. If that
+    /// fails as well, none are known.
+    async fn find_rows(&self, jobs: &[Job], request: &Request<'_>) -> bool {
+        let look = request.look();
+        #[cfg(test)]
+        let look = look.with_time(self.clock.now());
+        let row = self.ask(&look, None).await.ok();
+        let Some(answer) = row.as_ref().and_then(DecideRow::read) else { return false };
+        self.note_found(jobs, request, &answer);
+        request.places().iter().all(|place| answer.is_there(*place))
+    }
+
+    /// Notes which rows of a call were there.
+    fn note_found(&self, jobs: &[Job], request: &Request<'_>, answer: &DecideRow) {
+        let found = hashes(jobs).zip(request.places());
+        let found = found.filter(|(_, place)| answer.is_there(**place));
+        self.aside.note_found(found.map(|(bucket, _)| bucket));
     }
 
     /// How long a call of these jobs may wait for a lock, so that the first of their callers who has to
@@ -302,6 +340,11 @@ impl PostgresCarrier {
     pub(super) fn patience(&self) -> Duration {
         patience(self.deadline)
     }
+}
+
+/// The hashes of all buckets that these jobs name, in order.
+fn hashes(jobs: &[Job]) -> impl Iterator<Item = u64> {
+    jobs.iter().flat_map(|job| job.operation.names()).map(|name| name.own_hash())
 }
 
 /// The least time for which the server waits for a lock.

@@ -64,6 +64,17 @@ impl<'o> Request<'o> {
         &self.numbers
     }
 
+    /// For each bucket that an operation names, in order, its place among the names.
+    pub(super) fn places(&self) -> &[usize] {
+        &self.places
+    }
+
+    /// A request that does nothing with these buckets.
+    pub(super) fn look(&self) -> Self {
+        // No limit, and no operation.
+        Self { names: self.names.clone(), numbers: vec![0, 0], places: Vec::new() }
+    }
+
     /// Appends the time that the function sees, for tests.
     #[cfg(test)]
     pub(super) fn with_time(mut self, now: Timestamp) -> Self {
@@ -129,6 +140,12 @@ pub(super) struct DecideRow {
 }
 
 impl DecideRow {
+    /// Whether the bucket of this place had a row.
+    pub(super) fn is_there(&self, place: usize) -> bool {
+        let step = self.stored.as_chunks::<6>().0.get(place).map(|[.., step]| *step);
+        step.is_some_and(|step| step != 0)
+    }
+
     /// Reads a row; `None` if it is not that of the function.
     pub(super) fn read(row: &Row) -> Option<Self> {
         Some(Self { now: row.try_get(0).ok()?, stored: row.try_get(1).ok()? })

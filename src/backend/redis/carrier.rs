@@ -54,7 +54,7 @@ impl Carrier for RedisCarrier {
     }
 
     /// While a slot moves, the keys of each single job may still be in one place.
-    fn division(&self, error: &BackendError) -> Division {
+    fn division(&self, _slot: u16, error: &BackendError) -> Division {
         match Link::is_scattered(error) {
             true => Division::OneByOne,
             false => Division::None,
@@ -63,8 +63,8 @@ impl Carrier for RedisCarrier {
 
     fn mark(&self, _operation: &Operation) {}
 
-    fn is_late(&self, slot: u16, time: Duration, is_flooded: bool) -> Option<bool> {
-        self.link.is_late(slot, time, is_flooded)
+    fn is_late(&self, slot: u16, begun: Instant, time: Duration, is_flooded: bool) -> Option<bool> {
+        self.link.is_late(slot, begun, time, is_flooded)
     }
 }
 

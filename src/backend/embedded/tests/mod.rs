@@ -2,6 +2,7 @@
 
 mod contract;
 mod files;
+mod full;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -5,11 +5,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::super::terms::LeaseTerms;
 use super::lease_clock::LeaseClock;
 use super::table::{LeasePlace, LeaseRecord, LeaseTable, TablePart};
 use crate::algebra::{Bucket, State, Units, Verdict};
+use crate::backend::crowd::Crowd;
+use crate::backend::late::Lag;
 use crate::backend::{BackendError, BucketId, Charge, Key, LimitHead, Reading};
 use crate::clock::Timestamp;
 
@@ -43,7 +46,13 @@ pub(super) struct LeaseDriver<B> {
     pub(super) runtime: OnceLock<Handle>,
     /// Whether a task looks after the lots.
     pub(super) is_ticking: AtomicBool,
+    /// The callers that wait for the answers to questions.
+    pub(super) callers: Crowd,
 }
+
+/// How many callers may wait before they are the reason why an answer is late. So many have their
+/// buckets in the two calls that may be under way to Redis.
+pub(super) const FEW: usize = 256;
 
 /// How long a question may take, unless it is set or a quarter of a life is less.
 const USUAL_DEADLINE: Duration = Duration::from_millis(50);
@@ -170,6 +179,16 @@ impl<B> LeaseDriver<B> {
     /// How long a question may take.
     pub(super) fn deadline(&self, terms: &LeaseTerms) -> Duration {
         self.deadline.unwrap_or(USUAL_DEADLINE).min(terms.longest_deadline())
+    }
+
+    /// The error of a question, or of a caller that waits for its answer, at the deadline. In a crowd
+    /// of callers, or in a process that is late with all it does, that tells nothing about the store
+    /// yet.
+    pub(super) fn late(&self, begun: Instant, within: Duration, lag: Lag) -> BackendError {
+        match self.callers.was_there_since(begun) || lag.is_felt(within) {
+            true => BackendError::overloaded(NAME, within),
+            false => lag.error(NAME, within),
+        }
     }
 }
 

@@ -9,8 +9,9 @@ use tokio::runtime::Handle;
 
 use super::super::lease_error::{LeaseError, check};
 use super::lease_clock::LeaseClock;
-use super::lease_driver::{LeaseDriver, LeasedLimit};
+use super::lease_driver::{FEW, LeaseDriver, LeasedLimit};
 use super::table::LeaseTable;
+use crate::backend::crowd::Crowd;
 use crate::backend::named_quota::NamedQuota;
 use crate::backend::{
     Adjustment, Answer, Applied, Backend, BucketId, Charge, DebtorQuery, DebtorReport,
@@ -193,6 +194,7 @@ impl<B: Backend> Leasing<B> {
                 deadline: self.deadline,
                 runtime: self.runtime.clone().map_or_else(OnceLock::new, OnceLock::from),
                 is_ticking: AtomicBool::new(false),
+                callers: Crowd::more_than(FEW),
             })
         })
     }

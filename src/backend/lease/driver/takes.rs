@@ -216,8 +216,10 @@ impl<B: Backend> LeaseDriver<B> {
         let Some(runtime) = self.runtime() else { return self.single(leased, charge, &terms) };
         let within = self.deadline(&terms);
         let (driver, limit, charge) = (Arc::clone(self), leased.limit, charge.into_owned());
+        let begun = Instant::now();
+        let place = self.callers.join(begun);
         Answer::pending(async move {
-            let deadline = Instant::now().checked_add(within).unwrap_or_else(Instant::now);
+            let (deadline, _place) = (begun.checked_add(within).unwrap_or(begun), place);
             let mut answered = answered;
             loop {
                 let timed = by(&runtime, deadline, answered).await;
@@ -227,11 +229,17 @@ impl<B: Backend> LeaseDriver<B> {
                 if timed.is_err() {
                     // A busy process may have an answer that it has not passed on yet.
                     let look = || match driver.step(&leased, units, false) {
-                        Some(TakeOutcome::Decided(at, reading)) => Some(Applied::one(at, reading)),
+                        Some(TakeOutcome::Decided(at, reading)) => {
+                            Some(Ok(Applied::one(at, reading)))
+                        }
+                        Some(TakeOutcome::Failed(error)) => Some(Err(error)),
                         _ => None,
                     };
-                    let answer = Lag::or_answer(deadline, look).await;
-                    return answer.map_err(|lag| lag.error(NAME, within));
+                    let lag = match Lag::or_answer(deadline, look).await {
+                        Ok(answer) => return answer,
+                        Err(lag) => lag.or_that_of(&runtime, deadline, within).await,
+                    };
+                    return Err(driver.late(begun, within, lag));
                 }
                 match driver.step(&leased, units, false) {
                     Some(TakeOutcome::Decided(at, reading)) => {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::node::{LotAnswer, LotQuestion, LotReturn};
 use super::super::terms::{LeaseTerms, MAX_LIFE};
@@ -24,6 +24,7 @@ struct QuestionTrip<B: Backend> {
     id: OwnedBucketId,
     terms: LeaseTerms,
     question: LotQuestion,
+    begun: Instant,
     is_over: bool,
 }
 
@@ -32,8 +33,8 @@ impl<B: Backend> LeaseDriver<B> {
     pub(super) fn ask(self: &Arc<Self>, leased: &LeasedBucket<'_>, question: LotQuestion) {
         let Some(terms) = self.terms(leased.limit, leased.bucket) else { return };
         let (id, limit) = (leased.id.into_owned(), leased.limit);
-        let mut trip =
-            QuestionTrip { driver: Arc::clone(self), limit, id, terms, question, is_over: false };
+        let (driver, begun) = (Arc::clone(self), Instant::now());
+        let mut trip = QuestionTrip { driver, limit, id, terms, question, begun, is_over: false };
         // The floor is a second charge of the same list, which only looks: it is judged by what the
         // first one leaves, and if it is refused, so is the list. A lot is what the store has charged,
         // so no wrapper may decide in its place.
@@ -147,18 +148,34 @@ impl<B: Backend> QuestionTrip<B> {
         mut self,
         mut answer: std::pin::Pin<Box<dyn Future<Output = Result<Applied, BackendError>> + Send>>,
     ) {
-        let (begun, within) = (Instant::now(), self.driver.deadline(&self.terms));
-        match timeout(within, &mut answer).await {
-            Ok(answer) => self.end(answer),
+        let within = self.driver.deadline(&self.terms);
+        let after = |time: Duration| self.begun.checked_add(time).unwrap_or(self.begun);
+        let [first, second] = [within, within.saturating_mul(2)].map(after);
+        let void = after(Duration::from_micros(self.terms.life()));
+        match timeout_at(first, &mut answer).await {
+            Ok(answer) => return self.end(answer),
             Err(_) => {
-                let ends = begun.checked_add(within).unwrap_or(begun);
-                self.fail(Lag::since(ends).await.error(NAME, within));
-                let rest = Duration::from_micros(self.terms.life()).saturating_sub(within);
-                if let Ok(Ok(applied)) = timeout(rest, answer).await {
-                    self.end(Ok(applied));
-                }
+                let lag = Lag::since(first).await;
+                self.fail(self.driver.late(self.begun, within, lag));
             }
         }
+        match timeout_at(second, &mut answer).await {
+            Ok(Ok(applied)) => return self.end(Ok(applied)),
+            // The store knows better why it is late.
+            Ok(Err(error)) => return self.note(error),
+            // Silence of two deadlines is that of the store, also in a crowd of callers.
+            Err(_) => self.note(Lag::since(second).await.error(NAME, within)),
+        }
+        if let Ok(Ok(applied)) = timeout_at(void, answer).await {
+            self.end(Ok(applied));
+        }
+    }
+
+    /// Notes why a question that has failed did, unless the store has answered another one since.
+    fn note(&self, error: BackendError) {
+        self.driver.with_record(self.limit, self.id.as_id().key(), |record| {
+            record.error = record.error.take().map(|_| error);
+        });
     }
 
     /// Tells the node what came of the question.

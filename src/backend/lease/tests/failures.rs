@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, advance, sleep};
 
 use crate::algebra::Verdict;
-use crate::backend::{Backend, Key, Leasing};
+use crate::backend::{Backend, BackendError, BucketId, Key, Leasing};
 use crate::clock::TokioClock;
 use crate::quota::{Quota, SECOND};
 
@@ -144,6 +144,62 @@ async fn a_charge_that_takes_a_life_fails_at_the_end_of_it() {
         let error = node.apply(&list).wait().await.unwrap_err();
         assert!(error.is_timeout() && error.is_outage(), "{error}");
         assert!(asked.elapsed() <= 21 * TRIP, "{:?}", asked.elapsed());
+    }
+}
+
+/// The next request has to wait for the answer to a question.
+async fn drop_lots(node: &Leasing<Moody>) {
+    let key = Key::from("all");
+    node.reset(&[BucketId::new("hot", &key)]).wait().await.unwrap();
+}
+
+/// The timer of the wrapper called its lateness an outage: of a flood of a leased key, requests passed
+/// uncounted. `OnFailure::Admit` is for a store that is silent for two deadlines.
+#[tokio::test(start_paused = true)]
+async fn in_a_crowd_of_callers_only_a_silent_store_is_an_outage() {
+    for (manner, is_silent) in
+        [(Manner::After(65 * TRIP), false), (Manner::Dead, true), (Manner::After(SOON), true)]
+    {
+        let store = Moody::new(Manner::After(TRIP));
+        let node = node(&store);
+        warm_up(&node).await;
+        drop_lots(&node).await;
+        store.answers(manner);
+        let outages = async || {
+            let calls = (0..600).map(|_| take(&node, 1));
+            let told = futures_util::future::join_all(calls).await;
+            told.into_iter().filter(|one| one.as_ref().is_err_and(BackendError::is_outage)).count()
+        };
+        assert_eq!(outages().await, 0, "{manner:?}, late");
+        // Two deadlines after the question.
+        sleep(60 * TRIP).await;
+        let later = outages().await;
+        assert_eq!(later > 0, is_silent, "{manner:?}, later: {later}");
+    }
+}
+
+/// As above, of few callers, in a process in which each task that is ready takes some milliseconds.
+#[tokio::test(start_paused = true)]
+async fn in_a_busy_process_only_a_silent_store_is_an_outage() {
+    for (manner, is_silent) in
+        [(Manner::After(65 * TRIP), false), (Manner::Dead, true), (Manner::After(SOON), true)]
+    {
+        let store = Moody::new(Manner::After(TRIP));
+        let node = node(&store);
+        warm_up(&node).await;
+        drop_lots(&node).await;
+        store.answers(manner);
+        let busy = tokio::spawn(async {
+            loop {
+                advance(2 * TRIP).await;
+            }
+        });
+        let late = take(&node, 1).await.unwrap_err();
+        assert!(late.is_overload(), "{manner:?}, late: {late}");
+        busy.abort();
+        sleep(60 * TRIP).await;
+        let later = take(&node, 1).await.err();
+        assert_eq!(later.is_some_and(|error| error.is_outage()), is_silent, "{manner:?}, later");
     }
 }
 

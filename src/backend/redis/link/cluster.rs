@@ -131,9 +131,15 @@ impl Cluster {
     }
 
     /// As [`NodeState::is_late`], for the master of a slot.
-    pub(super) fn is_late(&self, slot: u16, time: Duration, is_flooded: bool) -> Option<bool> {
+    pub(super) fn is_late(
+        &self,
+        slot: u16,
+        begun: Instant,
+        time: Duration,
+        is_flooded: bool,
+    ) -> Option<bool> {
         match self.find(slot) {
-            OwnerLookup::Owner(node) => node.is_late(time, is_flooded),
+            OwnerLookup::Owner(node) => node.is_late(begun, time, is_flooded),
             OwnerLookup::Failure(_) | OwnerLookup::Unread => None,
         }
     }

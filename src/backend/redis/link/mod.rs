@@ -170,10 +170,16 @@ impl Link {
     }
 
     /// As [`NodeState::is_late`], for the server of a slot.
-    pub(super) fn is_late(&self, slot: u16, time: Duration, is_flooded: bool) -> Option<bool> {
+    pub(super) fn is_late(
+        &self,
+        slot: u16,
+        begun: Instant,
+        time: Duration,
+        is_flooded: bool,
+    ) -> Option<bool> {
         match &self.0.route {
-            Route::Single(node) => node.is_late(time, is_flooded),
-            Route::Cluster(cluster) => cluster.is_late(slot, time, is_flooded),
+            Route::Single(node) => node.is_late(begun, time, is_flooded),
+            Route::Cluster(cluster) => cluster.is_late(slot, begun, time, is_flooded),
         }
     }
 

@@ -45,8 +45,8 @@ impl Node {
     }
 
     /// As [`NodeState::is_late`].
-    pub(super) fn is_late(&self, time: Duration, is_flooded: bool) -> Option<bool> {
-        self.0.is_late(time, is_flooded)
+    pub(super) fn is_late(&self, begun: Instant, time: Duration, is_flooded: bool) -> Option<bool> {
+        self.0.is_late(begun, time, is_flooded)
     }
 
     /// Starts an attempt, unless there is a connection or an attempt is under way.

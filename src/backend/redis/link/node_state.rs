@@ -120,24 +120,17 @@ impl NodeState {
         self.refusing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an answer that decides took, or takes, as long as this; `None` if that is not known. Of a
-    /// server that is flooded by this process, only how long it is silent now tells that.
-    pub(super) fn is_late(&self, time: Duration, is_flooded: bool) -> Option<bool> {
+    /// Whether an answer that decides took, or takes, as long as this for a call that began then; `None`
+    /// if that is not known. Of a server that is flooded by this process, only how long it is silent now
+    /// tells that.
+    pub(super) fn is_late(&self, begun: Instant, time: Duration, is_flooded: bool) -> Option<bool> {
         let refusing = *self.refusing();
         if refusing.is_some_and(|since| since.elapsed() >= time) {
             return Some(true);
         }
         let state = self.connectivity.borrow();
         let Phase::Connected { wire, .. } = &state.phase else { return None };
-        let silence = wire.silence();
-        if is_flooded {
-            return Some(silence.since().is_some_and(|since| since.elapsed() >= time));
-        }
-        match silence.has_lasted(time) {
-            true => Some(true),
-            // The next answer may be one that is not complete.
-            false => (silence.heard().elapsed() < time).then_some(false),
-        }
+        wire.silence().is_late(begun, time, is_flooded)
     }
 
     /// The connection, if there is one. Otherwise starts an attempt, unless one is under way or the

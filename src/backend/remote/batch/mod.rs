@@ -30,7 +30,6 @@ use std::future::poll_fn;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -46,6 +45,7 @@ use self::send_queues::{JobBatch, SendQueues};
 use super::operation::Operation;
 use super::replay::Replay;
 use crate::algebra::Verdict;
+use crate::backend::crowd::Crowd;
 use crate::backend::late::Lag;
 use crate::backend::{Applied, BackendError};
 
@@ -75,8 +75,8 @@ pub(in crate::backend) trait Carrier:
         common
     }
 
-    /// How the jobs of a call that failed by this error can be sent again.
-    fn division(&self, error: &BackendError) -> Division;
+    /// How the jobs of a call for a slot that failed by this error can be sent again.
+    fn division(&self, slot: u16, error: &BackendError) -> Division;
 
     fn mark(&self, operation: &Operation) -> Self::Mark;
 
@@ -86,9 +86,15 @@ pub(in crate::backend) trait Carrier:
         None
     }
 
-    /// Whether the server of a slot takes, or took, as long as this to answer, if its connection tells.
-    /// If this process floods it: whether it says nothing for so long.
-    fn is_late(&self, _slot: u16, _time: Duration, _is_flooded: bool) -> Option<bool> {
+    /// Whether the server of a slot takes, or took, as long as this to answer a call that began then, if
+    /// its connection tells. If this process floods it: whether it says nothing for so long.
+    fn is_late(
+        &self,
+        _slot: u16,
+        _begun: Instant,
+        _time: Duration,
+        _is_flooded: bool,
+    ) -> Option<bool> {
         None
     }
 
@@ -104,12 +110,12 @@ pub(in crate::backend) trait Carrier:
 pub(in crate::backend) enum Division {
     /// Not at all.
     None,
-    /// One by one. Of the call, nothing was carried out.
-    OneByOne,
     /// Those whose slot is another one by now in calls for that slot, and the others together. Of
     /// the call, nothing was carried out.
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only rows are set aside"))]
     BySlots,
+    /// The same, but one by one if all have the slot that they had.
+    OneByOne,
 }
 
 /// Sends the operations of all callers.
@@ -120,10 +126,8 @@ struct BatcherShared<C> {
     carrier: C,
     runtime: Handle,
     queues: Mutex<SendQueues>,
-    /// How many callers wait for an answer.
-    callers: AtomicUsize,
-    /// When they were last more than all calls of a slot take.
-    flooded_at: Mutex<Option<Instant>>,
+    /// The callers that wait for an answer: more than all calls of a slot take are a crowd.
+    callers: Crowd,
     /// How long a caller waits for its answer.
     deadline: Duration,
     bounds: Bounds,
@@ -137,10 +141,9 @@ impl<C: Carrier> Batcher<C> {
         deadline: Duration,
         bounds: Bounds,
     ) -> Self {
-        let (queues, callers, flooded_at) = Default::default();
-        let shared =
-            BatcherShared { carrier, runtime, queues, callers, flooded_at, deadline, bounds };
-        Self(Arc::new(shared))
+        let few = bounds.calls_per_slot.saturating_mul(bounds.buckets_per_call);
+        let (queues, callers) = (Mutex::default(), Crowd::more_than(few));
+        Self(Arc::new(BatcherShared { carrier, runtime, queues, callers, deadline, bounds }))
     }
 
     pub(in crate::backend) fn carrier(&self) -> &C {
@@ -191,7 +194,8 @@ impl<C: Carrier> Batcher<C> {
         let mark = self.0.carrier.mark(&operation);
         let job = Job::new(operation, deadline, reply);
         let begun = Instant::now();
-        let caller = Caller::new(Arc::clone(&self.0), slot, mark, begun);
+        let place = self.0.callers.join(begun);
+        let caller = Caller { shared: Arc::clone(&self.0), slot, mark, begun, _place: place };
         // Here and not in the future: an operation such as a refund is on its way although its
         // future is dropped.
         self.0.push(slot, job, begun);
@@ -214,7 +218,11 @@ impl<C: Carrier> Batcher<C> {
                 // whether it has arrived.
                 Err(_) => match Lag::or_answer(deadline, || answer.try_recv().ok()).await {
                     Ok(answer) => answer,
-                    Err(lag) => Err(caller.late(deadline, lag)),
+                    Err(lag) => {
+                        let (runtime, within) = (&caller.shared.runtime, caller.shared.deadline);
+                        let lag = lag.or_that_of(runtime, deadline, within).await;
+                        Err(caller.late(deadline, lag))
+                    }
                 },
             }
         }
@@ -237,11 +245,6 @@ impl<C: Carrier> BatcherShared<C> {
     /// A poisoned lock is harmless: nothing panics while it is held, except without memory.
     fn queues(&self) -> MutexGuard<'_, SendQueues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn flooded_at(&self) -> MutexGuard<'_, Option<Instant>> {
-        // A poisoned lock is harmless: it guards one value.
-        self.flooded_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn bounds(&self, slot: u16) -> &Bounds {
@@ -270,25 +273,19 @@ impl<C: Carrier> BatcherShared<C> {
                 Ok(answers) => return answers,
                 Err(failed) => failed,
             };
-            match self.carrier.division(&error) {
-                Division::BySlots => match self.move_to_slots(slot, jobs) {
-                    Ok(stay) if stay.is_empty() => {}
-                    Ok(stay) => {
-                        taken = JobBatch { jobs: stay, last_arrival };
-                        continue;
-                    }
-                    Err(jobs) => {
-                        let again = |job: &Job| self.carrier.retries(slot, job, &error);
-                        let (again, over): (Vec<_>, Vec<_>) = jobs.into_iter().partition(again);
-                        fail(over, &error);
-                        if !again.is_empty() {
-                            taken = JobBatch { jobs: again, last_arrival };
-                            continue;
-                        }
-                    }
-                },
+            let division = self.carrier.division(slot, &error);
+            let moved = match division {
+                Division::None => Err(jobs),
+                Division::BySlots | Division::OneByOne => self.move_to_slots(slot, jobs),
+            };
+            match moved {
+                Ok(stay) if stay.is_empty() => {}
+                Ok(stay) => {
+                    taken = JobBatch { jobs: stay, last_arrival };
+                    continue;
+                }
                 // What fails one of the jobs may let others be.
-                Division::OneByOne if jobs.len() > 1 => {
+                Err(jobs) if division == Division::OneByOne && jobs.len() > 1 => {
                     let is_due = |job: &Job| !job.is_expired(Instant::now());
                     for job in jobs.into_iter().filter(is_due) {
                         let alone = JobBatch { jobs: vec![job], last_arrival };
@@ -299,7 +296,15 @@ impl<C: Carrier> BatcherShared<C> {
                         }
                     }
                 }
-                Division::OneByOne | Division::None => fail(jobs, &error),
+                Err(jobs) => {
+                    let again = |job: &Job| self.carrier.retries(slot, job, &error);
+                    let (again, over): (Vec<_>, Vec<_>) = jobs.into_iter().partition(again);
+                    fail(over, &error);
+                    if !again.is_empty() {
+                        taken = JobBatch { jobs: again, last_arrival };
+                        continue;
+                    }
+                }
             }
             return Answers::default();
         }
@@ -450,18 +455,11 @@ struct Caller<C: Carrier> {
     slot: u16,
     mark: C::Mark,
     begun: Instant,
+    /// Its place among those who wait.
+    _place: Crowd,
 }
 
 impl<C: Carrier> Caller<C> {
-    fn new(shared: Arc<BatcherShared<C>>, slot: u16, mark: C::Mark, begun: Instant) -> Self {
-        let Bounds { calls_per_slot, buckets_per_call, .. } = shared.bounds;
-        let most = calls_per_slot.saturating_mul(buckets_per_call);
-        if shared.callers.fetch_add(1, Ordering::Relaxed) >= most {
-            *shared.flooded_at() = Some(begun);
-        }
-        Self { shared, slot, mark, begun }
-    }
-
     /// The error at the deadline.
     ///
     /// It is the store that is late if it owes an answer for most of the time, or did so when the last
@@ -469,9 +467,9 @@ impl<C: Carrier> Caller<C> {
     /// In either case, this process must not be what takes the time. Otherwise it is overloaded: so it is
     /// if it had more to send than a call takes, and calls were answered.
     ///
-    /// If the store is flooded, answers that come one after the other tell nothing: the server is never
-    /// without a question, and this process is late with all it does. Then the store is late only if it
-    /// is silent, for two deadlines.
+    /// In a crowd of callers, answers that come one after the other tell nothing: the server is never
+    /// without a question, and this process is late with all it does. Nor do they in a process that is
+    /// late with other work. Then the store is late only if it is silent, for two deadlines.
     fn late(&self, deadline: Instant, lag: Lag) -> BackendError {
         let shared = &*self.shared;
         if let Some(error) = shared.carrier.late(self.slot, &self.mark) {
@@ -480,22 +478,17 @@ impl<C: Carrier> Caller<C> {
         let within = shared.deadline;
         let before = |instant: Instant, time| instant.checked_sub(time).unwrap_or(instant);
         let then = before(self.begun, within);
-        let is_flooded = shared.flooded_at().is_some_and(|at| at > then);
+        let is_flooded = shared.callers.was_there_since(then) || lag.is_felt(within);
         let most = if is_flooded { within.saturating_mul(2) } else { within / 5 * 4 };
-        let is_late = shared.carrier.is_late(self.slot, most, is_flooded);
+        let is_late = shared.carrier.is_late(self.slot, self.begun, most, is_flooded);
         let mut queues = shared.queues();
+        let then_silent = before(deadline, most);
         let is_late =
-            is_late.unwrap_or_else(|| queues.is_silent_since(self.slot, before(deadline, most)));
+            is_late.unwrap_or_else(|| queues.is_silent_since(self.slot, then_silent, is_flooded));
         match is_late && !queues.was_overloaded_since(self.slot, then) {
             true => lag.error(C::STORE, within),
             false => BackendError::overloaded(C::STORE, within),
         }
-    }
-}
-
-impl<C: Carrier> Drop for Caller<C> {
-    fn drop(&mut self) {
-        self.shared.callers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -72,6 +72,7 @@ impl SendQueues {
     pub(super) fn note_answer(&mut self, slot: u16, begun: Instant, deadline: Duration) {
         let now = Instant::now();
         let group = self.group(slot);
+        group.heard_at = Some(now);
         // Only answers in time tell that the server is well, so that a queue which is too long is
         // reported as overload and not as an outage.
         if now.saturating_duration_since(begun) > deadline {
@@ -85,10 +86,14 @@ impl SendQueues {
     }
 
     /// Whether calls for this slot, or those that it waits for, were without an answer in time since
-    /// `then`.
-    pub(super) fn is_silent_since(&mut self, slot: u16, then: Instant) -> bool {
+    /// `then`; in a flood, without any.
+    pub(super) fn is_silent_since(&mut self, slot: u16, then: Instant, is_flooded: bool) -> bool {
         let is_silent = |slot: &SlotQueue| slot.silent_since.is_some_and(|since| since <= then);
-        let slots = &self.group(slot).slots;
+        let SlotGroup { slots, heard_at, .. } = self.group(slot);
+        // This process may be what makes answers late.
+        if is_flooded && heard_at.is_some_and(|at| at > then) {
+            return false;
+        }
         match slots.get(&slot) {
             Some(own) if own.calls > 0 || own.silent_since.is_some() => is_silent(own),
             Some(_) | None => slots.values().any(is_silent),
@@ -134,7 +139,8 @@ struct SlotGroup {
     waiting_slots: VecDeque<u16>,
     /// The number of the last job that arrived.
     last_arrival: u64,
-    /// When a call was last answered in time.
+    /// When a call was last answered, and when in time.
+    heard_at: Option<Instant>,
     answered_at: Option<Instant>,
     /// When more jobs than a call takes last waited for a slot.
     overloaded_at: Option<Instant>,

@@ -38,7 +38,7 @@ impl Carrier for BrokenCarrier {
         0
     }
 
-    fn division(&self, _error: &BackendError) -> Division {
+    fn division(&self, _slot: u16, _error: &BackendError) -> Division {
         Division::None
     }
 

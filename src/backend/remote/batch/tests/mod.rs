@@ -2,4 +2,5 @@
 
 mod broken_calls;
 mod fairness;
+mod lateness;
 mod waiting_slots;
