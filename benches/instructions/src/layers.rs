@@ -17,7 +17,7 @@ use tollgate::key::ClientIp;
 use tollgate::{Limit, RateLimiter};
 use tower::{Layer, Service};
 
-use super::decisions::{at_once, measured, one_client, open_limit, spent_limit};
+use super::decisions::{at_once, measured, one_client, open_limit, replace, spent_limit};
 
 #[derive(Clone, Copy)]
 pub struct Inner;
@@ -54,7 +54,7 @@ where
     B: HttpBody,
 {
     // Our layer looks closely at the first thousand requests for mistakes in the set-up.
-    for request in requests(2_000) {
+    for request in requests(1_100) {
         answer(&mut service, request);
     }
     measured(requests(times), |request| assert_eq!(answer(&mut service, request), wanted));
@@ -78,7 +78,17 @@ where
 }
 
 fn ours(limit: &'static Limit, dialect: Dialect, wanted: StatusCode, times: u32) {
-    let layer = RateLimiter::in_memory().layer(limit).key(ClientIp::peer()).dialects(dialect);
+    serve(&RateLimiter::in_memory(), limit, dialect, wanted, times);
+}
+
+fn serve(
+    limiter: &RateLimiter,
+    limit: &'static Limit,
+    dialect: Dialect,
+    wanted: StatusCode,
+    times: u32,
+) {
+    let layer = limiter.layer(limit).key(ClientIp::peer()).dialects(dialect);
     drive(layer.layer(Inner), wanted, times);
 }
 
@@ -92,6 +102,24 @@ pub fn plain(times: u32) {
 
 pub fn with_fields(times: u32) {
     ours(open_limit(), Dialect::default(), StatusCode::OK, times);
+}
+
+/// The numbers of another limiter are replaced.
+pub fn another_replaced(times: u32) {
+    replace(&RateLimiter::in_memory());
+    plain(times);
+}
+
+pub fn replaced(times: u32) {
+    let limiter = RateLimiter::in_memory();
+    replace(&limiter);
+    serve(&limiter, open_limit(), Dialect::None, StatusCode::OK, times);
+}
+
+pub fn with_fields_replaced(times: u32) {
+    let limiter = RateLimiter::in_memory();
+    replace(&limiter);
+    serve(&limiter, open_limit(), Dialect::default(), StatusCode::OK, times);
 }
 
 pub fn refused(times: u32) {
