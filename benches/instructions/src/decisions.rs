@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use tollgate::backend::Memory;
 use tollgate::{DAY, Limit, Quota, RateLimiter, SECOND};
 
-use super::trace::mark;
+use super::trace;
 
 /// More than can be asked for: all are admitted.
 const OPEN: u64 = 1_000_000_000;
@@ -20,13 +20,14 @@ static IN_TWO_SHARDS: Limit = Limit::new("limit", Quota::token_bucket(OPEN, SECO
 static SECOND_LIMIT: Limit = Limit::new("second", Quota::token_bucket(OPEN, SECOND));
 static THIRD_LIMIT: Limit = Limit::new("third", Quota::token_bucket(OPEN, SECOND));
 
-/// By this name a profiler tells what is measured from what comes before. The mark, one instruction,
-/// tells one request from the next in a trace.
+/// By this name a profiler tells what is measured from what comes before. A trace is told by two
+/// marks, of an instruction each.
 #[inline(never)]
 pub fn measured<T>(works: impl IntoIterator<Item = T>, mut work: impl FnMut(T)) {
     for one in works {
-        mark();
+        trace::begin();
         work(black_box(one));
+        trace::end();
     }
 }
 

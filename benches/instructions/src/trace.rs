@@ -7,8 +7,9 @@ use std::io::{self, BufRead, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Written to before each work: in the trace, one request lasts from a write to the next.
-static MARK: AtomicU8 = AtomicU8::new(0);
+/// The first is written to before each work and the other one after it, so that the trace shows what
+/// is of a request.
+static MARKS: [AtomicU8; 2] = [AtomicU8::new(0), AtomicU8::new(0)];
 
 /// How often a work is traced. Now and then a request compares two clocks, which takes more lines.
 const TIMES: u32 = 40;
@@ -34,18 +35,23 @@ impl Touched {
 }
 
 #[inline(always)]
-pub fn mark() {
-    MARK.store(1, Ordering::Relaxed);
+pub fn begin() {
+    MARKS[0].store(1, Ordering::Relaxed);
+}
+
+#[inline(always)]
+pub fn end() {
+    MARKS[1].store(1, Ordering::Relaxed);
 }
 
 /// Does a work for the process that traces this one, which is told between two lines of the trace
-/// where the mark is, and where the program begins.
+/// where the marks are, and where the program begins.
 pub fn be_traced(work: fn(u32), times: u32) {
     let program = env::current_exe().unwrap_or_default();
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut own = maps.lines().filter(|line| line.ends_with(&*program.to_string_lossy()));
-    let begin = own.next().and_then(|line| line.split('-').next()).unwrap_or("0");
-    let told = format!("mark {:x} {begin}\n", (&raw const MARK).addr());
+    let first = own.next().and_then(|line| line.split('-').next()).unwrap_or("0");
+    let told = format!("marks {:x} {first}\n", (&raw const MARKS).addr());
     // In one piece, so that it is a line of its own.
     io::stderr().write_all(told.as_bytes()).expect("the tracer listens");
     work(times);
@@ -76,24 +82,25 @@ pub fn of(name: &str) -> Result<Touched, String> {
     }
 }
 
-/// What each request has touched, but for the last one, whose end is not marked.
+/// What each request has touched.
 fn read(mut trace: impl BufRead) -> io::Result<Vec<Touched>> {
     let (mut all, mut current) = (Vec::new(), None);
-    let (mut mark, mut begin) = (u64::MAX, 0);
+    let (mut marks, mut first) = (u64::MAX - 1, 0);
     let mut line = String::new();
     while trace.read_line(&mut line)? > 0 {
-        if let Some((address, first)) =
-            line.trim_end().strip_prefix("mark ").and_then(|told| told.split_once(' '))
-        {
-            (mark, begin) = (address_of(address), address_of(first));
+        let told = line.trim_end().strip_prefix("marks ").and_then(|told| told.split_once(' '));
+        if let Some((at, program)) = told {
+            (marks, first) = (address_of(at), address_of(program));
         } else if let Some((kind, access)) = line.split_at_checked(3)
             && let Some((address, size)) = access.trim_end().split_once(',')
         {
             let (address, size) = (address_of(address), size.parse().unwrap_or(1));
-            if kind == " S " && address == mark {
-                all.extend(current.replace(Touched::default()));
+            if kind == " S " && address == marks {
+                current = Some(Touched::default());
+            } else if kind == " S " && address == marks + 1 {
+                all.extend(current.take());
             } else if let Some(request) = &mut current {
-                request.add(kind, address, size, begin);
+                request.add(kind, address, size, first);
             }
         }
         line.clear();
@@ -102,11 +109,11 @@ fn read(mut trace: impl BufRead) -> io::Result<Vec<Touched>> {
 }
 
 impl Touched {
-    fn add(&mut self, kind: &str, address: u64, size: u64, begin: u64) {
+    fn add(&mut self, kind: &str, address: u64, size: u64, first: u64) {
         let lines = address / LINE..=(address + size - 1) / LINE;
         match kind {
             "I  " => {
-                self.instructions.push(address.wrapping_sub(begin));
+                self.instructions.push(address.wrapping_sub(first));
                 self.code.extend(lines);
             }
             " L " | " S " | " M " => self.data.extend(lines),
