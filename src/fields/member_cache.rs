@@ -2,27 +2,23 @@
 //! to share a text costs less than to write it.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderValue;
-
-/// Stands for a text that fields begin with, of all that the process has made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Serial(u64);
-
-impl Serial {
-    pub(super) fn next() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
 
 /// All that the value of a field depends on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct MemberKey {
-    pub(super) serial: Serial,
-    pub(super) remaining: u64,
-    pub(super) seconds: u64,
+    /// Where the text is that the field begins with. Such texts stay where they are.
+    policy: usize,
+    remaining: u64,
+    seconds: u64,
+}
+
+impl MemberKey {
+    #[inline]
+    pub(super) fn new<P>(policy: &'static P, remaining: u64, seconds: u64) -> Self {
+        Self { policy: (&raw const *policy).addr(), remaining, seconds }
+    }
 }
 
 struct Kept {
@@ -41,7 +37,7 @@ thread_local! {
 
 impl Kept {
     const NOTHING: Self =
-        Self { key: MemberKey { serial: Serial(0), remaining: 0, seconds: 0 }, value: None };
+        Self { key: MemberKey { policy: 0, remaining: 0, seconds: 0 }, value: None };
 }
 
 /// The value for this key, as it was made before or as `make` makes it.
@@ -52,8 +48,9 @@ pub(super) fn member(
 ) -> Option<HeaderValue> {
     let look = |members: &RefCell<[Kept; KEPT]>| {
         let mut members = members.try_borrow_mut().ok()?;
-        let place = usize::try_from((key.remaining ^ key.serial.0) & MASK).unwrap_or(0);
-        let kept = members.get_mut(place)?;
+        let number = usize::try_from(key.remaining & 0xffff).unwrap_or(0);
+        // Texts are at least 64 bytes apart.
+        let kept = members.get_mut((number ^ (key.policy / 64)) % KEPT)?;
         if kept.key != key {
             *kept = Kept { key, value: None };
             return None;
@@ -67,10 +64,6 @@ pub(super) fn member(
     MEMBERS.try_with(look).ok().flatten().or_else(make)
 }
 
-const MASK: u64 = 63;
-
-const _: () = assert!(KEPT == 64, "the mask is one less than the number of places");
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -80,9 +73,9 @@ mod tests {
     #[test]
     fn each_key_has_its_own_value_and_the_third_request_makes_none() {
         let made = Cell::new(0);
-        let serials = [Serial::next(), Serial::next()];
+        static POLICIES: [[u8; 64]; 2] = [[0; 64]; 2];
         for (nth, remaining) in (0..300).flat_map(|remaining| [(0, remaining), (1, remaining)]) {
-            let key = MemberKey { serial: serials[nth], remaining, seconds: remaining / 7 };
+            let key = MemberKey::new(&POLICIES[nth], remaining, remaining / 7);
             let text = format!("{nth} {remaining}");
             let value = || {
                 made.set(made.get() + 1);

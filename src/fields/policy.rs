@@ -1,13 +1,17 @@
 //! One limit in the header fields: the text of its policy, formatted once, and the numbers of how
 //! it stands.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 
-use super::list::{FieldList, MAX_INTEGER};
-use super::member_cache::{MemberKey, Serial, member};
+use super::list::{FieldList, MAX_INTEGER, prepend};
+use super::member_cache::{MemberKey, member};
+use super::policies::{RATELIMIT, RATELIMIT_POLICY};
+use super::problem;
 use super::retry_after::ceil_seconds;
 use crate::algebra::{State, Verdict};
 use crate::clock::Timestamp;
@@ -20,7 +24,7 @@ const MICROS: u128 = 1_000_000;
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyText {
     /// The member of `RateLimit-Policy`: `"name";q=20;w=120`.
-    pub(super) text: Box<[u8]>,
+    pub(super) text: Bytes,
     /// The member of `RateLimit` up to its first number: `"name";r=`.
     prefix: Box<[u8]>,
     /// The tokens that a client may count on in a window.
@@ -28,6 +32,23 @@ pub(crate) struct PolicyText {
     /// The seconds in which that many tokens refill.
     pub(super) window: u64,
 }
+
+/// The text of a limit that layers have by itself, kept for as long as the process runs: so a
+/// request has it without a count of references, which all processors would have to agree on.
+#[derive(Debug)]
+pub(crate) struct KeptPolicy {
+    text: PolicyText,
+    /// The field `RateLimit-Policy` of draft 11.
+    value: HeaderValue,
+    /// Problem details with status 429.
+    pub(super) refusal: Bytes,
+}
+
+/// How many policies are kept, which takes at most half a megabyte. Further ones are formatted for
+/// each request.
+const MAX_KEPT: usize = 1_024;
+
+static KEPT: Mutex<BTreeMap<Bytes, &'static KeptPolicy>> = Mutex::new(BTreeMap::new());
 
 /// How a limit stands, in the numbers that the fields show.
 #[derive(Clone, Copy, Debug)]
@@ -46,31 +67,6 @@ impl PolicyText {
         let mut prefix = name;
         prefix.extend_from_slice(b";r=");
         Self { text: text.into_bytes().into(), prefix: prefix.into(), quota, window }
-    }
-
-    /// The field `RateLimit` of draft 11 with this limit as its only member: `"name";r=19;t=114`.
-    /// The serial is of this text.
-    #[inline]
-    pub(super) fn member(&self, serial: Serial, numbers: FieldNumbers) -> Option<HeaderValue> {
-        let (remaining, seconds) = (numbers.remaining, numbers.seconds());
-        member(MemberKey { serial, remaining, seconds }, || self.new_member(numbers))
-    }
-
-    /// The buffer has exactly the length of the text. Otherwise, [`Bytes`] would allocate again to
-    /// share it.
-    #[cold]
-    #[inline(never)]
-    fn new_member(&self, numbers: FieldNumbers) -> Option<HeaderValue> {
-        let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let remaining = remaining.format(numbers.remaining.min(MAX_INTEGER)).as_bytes();
-        let seconds = seconds.format(numbers.seconds().min(MAX_INTEGER)).as_bytes();
-        let digits = remaining.len().saturating_add(seconds.len()).saturating_add(RESET.len());
-        let mut text = Vec::with_capacity(self.prefix.len().saturating_add(digits));
-        text.extend_from_slice(&self.prefix);
-        text.extend_from_slice(remaining);
-        text.extend_from_slice(RESET);
-        text.extend_from_slice(seconds);
-        HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
     }
 
     /// Adds the limit's member of `RateLimit` to a list of several.
@@ -107,6 +103,62 @@ impl PolicyText {
         let steps = missing.unsigned_abs().div_ceil(gain_of_all_shards(limit));
         let micros = steps.saturating_mul(u128::from(bucket.step()));
         state.ts.plus_micros(saturate(micros)).since(now)
+    }
+}
+
+impl KeptPolicy {
+    /// The text of this limit; `None` if as many are kept as may be.
+    pub(crate) fn of(limit: &Limit) -> Option<&'static Self> {
+        let text = PolicyText::new(limit);
+        // A poisoned lock is harmless: a policy is there or is not.
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = kept.get(&text.text) {
+            return Some(known);
+        }
+        if kept.len() >= MAX_KEPT {
+            return None;
+        }
+        let forever = |text: Vec<u8>| Bytes::from_static(Vec::leak(text));
+        let names = std::iter::once(limit.name());
+        let value = HeaderValue::from_maybe_shared(forever(text.text.to_vec())).ok()?;
+        let refusal = forever(problem::quota_exceeded(429, names, None).into_bytes());
+        let policy: &Self = Box::leak(Box::new(Self { text, value, refusal }));
+        kept.insert(policy.text.text.clone(), policy);
+        Some(policy)
+    }
+
+    /// The numbers of how the limit stands.
+    #[inline]
+    pub(crate) fn numbers(&self, limit: &Limit, level: &Level) -> FieldNumbers {
+        self.text.numbers(limit, level)
+    }
+
+    /// Writes the fields of draft 11, in front of those that an inner layer wrote.
+    #[inline(never)]
+    pub(crate) fn write_to(&'static self, numbers: FieldNumbers, headers: &mut HeaderMap) {
+        let key = MemberKey::new(self, numbers.remaining, numbers.seconds());
+        prepend(headers, &RATELIMIT_POLICY, Some(self.value.clone()));
+        prepend(headers, &RATELIMIT, member(key, || self.new_member(numbers)));
+    }
+
+    /// The field `RateLimit` with this limit as its only member: `"name";r=19;t=114`.
+    ///
+    /// The buffer has exactly the length of the text. Otherwise, [`Bytes`] would allocate again to
+    /// share it.
+    #[cold]
+    #[inline(never)]
+    fn new_member(&self, numbers: FieldNumbers) -> Option<HeaderValue> {
+        let prefix = &self.text.prefix;
+        let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let remaining = remaining.format(numbers.remaining.min(MAX_INTEGER)).as_bytes();
+        let seconds = seconds.format(numbers.seconds().min(MAX_INTEGER)).as_bytes();
+        let digits = remaining.len().saturating_add(seconds.len()).saturating_add(RESET.len());
+        let mut text = Vec::with_capacity(prefix.len().saturating_add(digits));
+        text.extend_from_slice(prefix);
+        text.extend_from_slice(remaining);
+        text.extend_from_slice(RESET);
+        text.extend_from_slice(seconds);
+        HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
     }
 }
 

@@ -1,7 +1,5 @@
 //! The header fields that show clients how their limits stand.
 
-use std::sync::Arc;
-
 use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
@@ -14,7 +12,7 @@ pub(super) fn field_set(
     demands: &[Demand<RuleLimit<'_>>],
     outcome: &CompleteAnswer,
 ) -> FieldSet {
-    let mut fields = FieldSetBuilder::new(plan.dialects(), plan.template_for(demands));
+    let mut fields = FieldSetBuilder::new(plan.dialects());
     for (demand, level) in outcome.levels(demands) {
         let limit = demand.limit();
         let (policy, partition_key) = (plan.policy(limit), plan.partition_key_of(&demand.key));
@@ -38,8 +36,8 @@ pub(super) fn on_lone_response(
     if !plan.sends_fields() {
         return Some(OnResponse::Nothing);
     }
-    let lone = plan.lone_template_for(limit)?;
-    Some(OnResponse::Member(Arc::clone(lone), lone.template.numbers(limit, &level())))
+    let policy = plan.kept_policy(limit)?;
+    Some(OnResponse::Member(policy, policy.numbers(limit, &level())))
 }
 
 /// The fields of the response to a request that has waited, in the order of the rules.
@@ -53,7 +51,7 @@ pub(super) fn fields_after_turn(plan: &Plan, turn: &UsedTurn) -> FieldSet {
         }
     }
     levels.sort_by_key(|(part, _)| plan.position(part.limit().name()));
-    let mut fields = FieldSetBuilder::new(plan.dialects(), None);
+    let mut fields = FieldSetBuilder::new(plan.dialects());
     for (part, level) in &levels {
         let limit = part.limit();
         let (policy, partition_key) = (plan.policy(limit), plan.partition_key_of(part.key()));

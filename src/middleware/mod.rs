@@ -309,7 +309,6 @@ mod ledger;
 mod log;
 #[cfg(feature = "memory")]
 mod lone;
-mod lone_response;
 #[cfg(feature = "axum")]
 mod look;
 mod meter;

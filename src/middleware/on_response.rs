@@ -6,8 +6,7 @@ use http::{HeaderValue, Request, Response};
 
 use super::admission::Admission;
 use super::ledger::RequestLedger;
-use super::lone_response::LoneResponse;
-use crate::fields::{FieldNumbers, FieldSet, SERVER_TIMING};
+use crate::fields::{FieldNumbers, FieldSet, KeptPolicy, SERVER_TIMING};
 
 /// Small, since the future of every response contains it.
 #[derive(Default)]
@@ -15,7 +14,7 @@ pub(super) enum OnResponse {
     #[default]
     Nothing,
     /// Adds the fields for the only limit. The text is formatted when the response is there.
-    Member(Arc<LoneResponse>, FieldNumbers),
+    Member(&'static KeptPolicy, FieldNumbers),
     /// Any other combination.
     Tasks(Box<ResponseTasks>),
 }
@@ -87,7 +86,7 @@ impl OnResponse {
         // Taken out: the destructor that runs later finds nothing left to settle.
         match std::mem::take(self) {
             Self::Nothing => {}
-            Self::Member(lone, numbers) => lone.template.write_to(numbers, response.headers_mut()),
+            Self::Member(policy, numbers) => policy.write_to(numbers, response.headers_mut()),
             Self::Tasks(tasks) => tasks.finish(response),
         }
     }

@@ -5,14 +5,13 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::log::Log;
-use super::lone_response::LoneResponse;
 use super::on_refusal::RefusalWording;
-use super::planned_rule::{PlannedRule, RuleLimit};
+use super::planned_rule::PlannedRule;
 use super::rules::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
-use crate::fields::{Dialects, FieldTemplate, LoneTemplate, PolicyText, RetryAfter};
+use crate::fields::{Dialects, KeptPolicy, PolicyText, RetryAfter};
 use crate::key::Key;
-use crate::limiter::{Demand, Limit, LimitUse, Mode, RateLimiter};
+use crate::limiter::{Limit, LimitUse, Mode, RateLimiter};
 
 /// The state that all services of a layer share.
 pub(super) struct Plan {
@@ -23,14 +22,13 @@ pub(super) struct Plan {
     rest: Vec<PlannedRule>,
     /// Whether the tokens of a request can change after the decision, so that it needs a ledger.
     pub(super) tracks_charges: bool,
-    /// The header fields that are the same for every request to which all rules apply.
-    template: Option<Arc<FieldTemplate>>,
-    /// The fields and the refusals of a layer with one limit.
-    lone_template: Option<Arc<LoneResponse>>,
-    /// Whether refusals have the wording of that template.
-    uses_template_wording: bool,
-    /// The number of rules in the template.
-    advertised_count: usize,
+    /// The text of the only limit that responses tell, if they tell it in draft 11 or in no fields.
+    lone: Option<&'static KeptPolicy>,
+    /// The same for the numbers that this limit got later, by where they are. There is room for some:
+    /// further ones are formatted for each request.
+    versions: [OnceLock<(usize, &'static KeptPolicy)>; 7],
+    /// Whether refusals have the wording of that text.
+    uses_kept_wording: bool,
     pub(super) waiters: WaiterCounter,
     /// How it uses its limits, once it has made a service.
     uses: OnceLock<Box<[Arc<LimitUse>]>>,
@@ -64,33 +62,23 @@ impl Plan {
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
-            template: None,
-            lone_template: None,
-            uses_template_wording: settings.style.retry_after == RetryAfter::Seconds
+            lone: None,
+            versions: [const { OnceLock::new() }; 7],
+            uses_kept_wording: settings.style.retry_after == RetryAfter::Seconds
                 && matches!(settings.style.on_refusal.wording(), RefusalWording::ProblemDetails),
-            advertised_count: 0,
             waiters: WaiterCounter::default(),
             uses: OnceLock::new(),
             log: Log::default(),
             settings,
         };
-        // Counted on the finished rules, since `advertised` reads them from the plan.
-        plan.advertised_count = plan.advertised().count();
+        // One text for all requests holds only if each of them is told the same limit with the same
+        // key: no rule chooses its limit, and no partition key is shown.
         let differs = rules.iter().any(|rule| rule.chooser.is_some())
             || plan.settings.partition_key.is_some();
-        // One template for all requests holds only if each of them is told the same limits with the
-        // same keys: no rule chooses its limit, and no partition key is shown.
-        if !differs {
-            let policies = plan.advertised().map(|rule| &rule.policy);
-            let template = Arc::new(FieldTemplate::new(plan.dialects(), policies));
-            let is_lone = plan.advertised_count == 1
-                && (plan.dialects().is_draft_11_alone() || !plan.sends_fields());
-            let lone = || {
-                let limit = &plan.advertised().next().unwrap_or(&plan.first).rule.limit;
-                Arc::new(plan.lone_response(limit, Arc::clone(&template)))
-            };
-            plan.lone_template = is_lone.then(lone);
-            plan.template = Some(template);
+        let is_lone = plan.advertised().count() == 1
+            && (plan.dialects().is_draft_11_alone() || !plan.sends_fields());
+        if is_lone && !differs {
+            plan.lone = KeptPolicy::of(plan.limit());
         }
         plan
     }
@@ -155,51 +143,39 @@ impl Plan {
         !self.dialects().is_none()
     }
 
-    /// The template, if it shows the limits of these demands and no others.
-    #[inline]
-    pub(super) fn template_for(
-        &self,
-        demands: &[Demand<RuleLimit<'_>>],
-    ) -> Option<&Arc<FieldTemplate>> {
-        // Only if each advertised rule has a demand: the template has a member for each of them.
-        // Numbers that were replaced are not in it.
-        self.template.as_ref().filter(|_| {
-            demands.len() == self.advertised_count
-                && demands.iter().all(|demand| {
-                    let planned = self.rule_at(demand.limit.rule);
-                    planned.is_some_and(|planned| planned.has(demand.limit()))
-                })
-        })
-    }
-
-    /// The template of a layer with one limit, if there is one for these numbers.
+    /// The text of the only limit of the layer, with the numbers of this one; `None` if responses need
+    /// more.
     #[inline(always)]
-    pub(super) fn lone_template_for(&self, limit: &Limit) -> Option<&Arc<LoneResponse>> {
-        let lone = self.lone_template.as_ref()?;
-        if lone.is_for(limit) {
-            return Some(lone);
+    pub(super) fn kept_policy(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
+        let own = self.lone?;
+        if std::ptr::eq(self.limit(), limit) { Some(own) } else { self.policy_of_version(limit) }
+    }
+
+    /// As [`kept_policy`](Self::kept_policy), for numbers that stand in place of its own.
+    #[cold]
+    #[inline(never)]
+    fn policy_of_version(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
+        let place = (&raw const *limit).addr();
+        for version in &self.versions {
+            if version.get().is_none() {
+                // Only the numbers in force stay where they are for as long as the limiter lives,
+                // which the plan holds.
+                let current = self.limiter.replacement(self.limit())?;
+                let text = std::ptr::eq(Arc::as_ptr(current), limit).then(|| KeptPolicy::of(limit));
+                // Another request may have added them meanwhile.
+                let _ = version.set((place, text??));
+            }
+            match version.get() {
+                Some(&(known, text)) if known == place => return Some(text),
+                _ => {}
+            }
         }
-        lone.replaced(limit, || {
-            // Kept only for the numbers in force: these stay where they are as long as the limiter
-            // lives, which the plan holds.
-            let current = self.limiter.replacement(self.limit())?;
-            let is_current = std::ptr::eq(Arc::as_ptr(current), limit);
-            let policy = is_current.then(|| PolicyText::new(current))?;
-            let fields = FieldTemplate::new(self.dialects(), std::iter::once(&policy));
-            Some(self.lone_response(current, Arc::new(fields)))
-        })
+        None
     }
 
-    fn lone_response(&self, limit: &Arc<Limit>, fields: Arc<FieldTemplate>) -> LoneResponse {
-        let template = LoneTemplate::new(limit, fields);
-        LoneResponse::new(template, Arc::clone(limit))
-    }
-
-    /// The template of a layer with one limit, if it is for these numbers and its refusals have the
-    /// configured wording.
-    pub(super) fn refusal_template_for(&self, limit: &Limit) -> Option<&LoneTemplate> {
-        let lone = self.lone_template_for(limit).filter(|_| self.uses_template_wording);
-        lone.map(|lone| &lone.template)
+    /// The text of the only limit, if refusals are worded as it is.
+    pub(super) fn refusal_policy(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
+        self.kept_policy(limit).filter(|_| self.uses_kept_wording)
     }
 
     /// The partition of a key in base64, if the fields show it.

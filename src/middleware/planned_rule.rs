@@ -83,11 +83,6 @@ impl PlannedRule {
         }
     }
 
-    /// Whether this is the rule's own limit, and not one that stands in its place.
-    pub(super) fn has(&self, limit: &Limit) -> bool {
-        std::ptr::eq(Arc::as_ptr(&self.rule.limit), limit)
-    }
-
     /// Whether it applies to this request. `draw` is called only if the rule samples requests.
     pub(super) fn applies_to(&self, head: &Head<'_>, draw: impl FnOnce() -> u64) -> bool {
         self.rule.options.as_ref().is_none_or(|options| options.applies_to(head, draw))

@@ -8,7 +8,7 @@ use http::{Method, Response, StatusCode};
 
 use super::action::{Refusal, Rejection};
 use super::advertise::field_set;
-use super::body::{self, RefusalText};
+use super::body::RefusalText;
 use super::call_response::{error_fields, refusal_for_good};
 use super::missing_key::NoKey;
 use super::on_refusal::{Handler, RefusalWording, RefusedRequest};
@@ -111,8 +111,8 @@ pub(super) fn render_refusal(
     omit_body_for_head(head, to_refusal_text(response))
 }
 
-/// Renders the refusal by the only limit of a layer from the template; `None` if the template does
-/// not apply.
+/// Renders the refusal by the only limit of a layer from the text that is kept of it; `None` if the layer
+/// says it in other words.
 #[inline(never)]
 pub(super) fn render_lone(
     plan: &Plan,
@@ -121,10 +121,11 @@ pub(super) fn render_lone(
     after: impl FnOnce() -> Duration,
     head: &Head<'_>,
 ) -> Option<Response<RefusalText>> {
-    let template = plan.refusal_template_for(limit).filter(|_| !is_grpc(head))?;
+    let policy = plan.refusal_policy(limit).filter(|_| !is_grpc(head))?;
     let after = after();
     plan.log.refused(limit, after);
-    let mut response = template.refusal(template.numbers(limit, level), after);
+    let numbers = plan.sends_fields().then(|| policy.numbers(limit, level));
+    let mut response = fields::refusal_by(policy, numbers, after).map(RefusalText::Kept);
     fields::put_exact_wait(&mut response, head.extensions(), after);
     Some(omit_body_for_head(head, response))
 }
@@ -135,14 +136,14 @@ fn omit_body_for_head(
     mut response: Response<RefusalText>,
 ) -> Response<RefusalText> {
     if head.method() == Method::HEAD {
-        let length = response.body_mut().take().map_or(0, |text| text.len());
+        let length = response.body_mut().take().len();
         fields::put_content_length(&mut response, u64::try_from(length).ok());
     }
     response
 }
 
 fn to_refusal_text(response: Response<Bytes>) -> Response<RefusalText> {
-    response.map(body::to_refusal_text)
+    response.map(RefusalText::new)
 }
 
 /// Renders the response to a request that no wait helps.
