@@ -1,10 +1,9 @@
 //! The header fields that show clients how their limits stand.
 
-use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
 use crate::fields::{FieldSet, FieldSetBuilder, Member};
-use crate::limiter::{CompleteAnswer, Demand, Level, Limit, UsedTurn};
+use crate::limiter::{CompleteAnswer, Demand, Level, UsedTurn};
 
 /// The fields of the response to a request with this outcome.
 pub(super) fn field_set(
@@ -20,24 +19,6 @@ pub(super) fn field_set(
         fields.push(Member { policy: &policy, limit, level: &level, partition_key });
     }
     fields.build()
-}
-
-/// What most layers do with the response of an admitted request: nothing, or they add the fields of
-/// draft 11 for their only limit. `None` if this layer does more.
-#[inline(always)]
-pub(super) fn on_lone_response(
-    plan: &Plan,
-    limit: &Limit,
-    level: impl FnOnce() -> Level,
-) -> Option<OnResponse> {
-    if plan.tracks_charges {
-        return None;
-    }
-    if !plan.sends_fields() {
-        return Some(OnResponse::Nothing);
-    }
-    let policy = plan.kept_policy(limit)?;
-    Some(OnResponse::Member(policy, policy.numbers(limit, &level())))
 }
 
 /// The fields of the response to a request that has waited, in the order of the rules.

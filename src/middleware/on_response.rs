@@ -6,7 +6,9 @@ use http::{HeaderValue, Request, Response};
 
 use super::admission::Admission;
 use super::ledger::RequestLedger;
+use super::plan::Plan;
 use crate::fields::{FieldNumbers, FieldSet, KeptPolicy, SERVER_TIMING};
+use crate::limiter::{Level, Limit};
 
 /// Small, since the future of every response contains it.
 #[derive(Default)]
@@ -57,6 +59,24 @@ impl OnResponse {
             return Self::Nothing;
         }
         Self::Tasks(Box::new(ResponseTasks { fields, server_timing, ledger }))
+    }
+
+    /// What most layers do with the response of an admitted request: nothing, or they add the fields of
+    /// draft 11 for their only limit. `None` if this layer does more.
+    #[inline(always)]
+    pub(super) fn of_lone(
+        plan: &Plan,
+        limit: &Limit,
+        level: impl FnOnce() -> Level,
+    ) -> Option<Self> {
+        if plan.tracks_charges {
+            return None;
+        }
+        if !plan.sends_fields {
+            return Some(Self::Nothing);
+        }
+        let policy = plan.kept_policy(limit)?;
+        Some(Self::Member(policy, policy.numbers(limit, &level())))
     }
 
     pub(super) fn ledger(&self) -> Option<&Arc<RequestLedger>> {

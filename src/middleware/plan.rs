@@ -1,4 +1,4 @@
-//! The plan of a layer: its rules prepared for requests, and the path of decisions, chosen once.
+//! The plan of a layer: its rules prepared for requests.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,71 +14,66 @@ use crate::key::Key;
 use crate::limiter::{Limit, LimitUse, Mode, RateLimiter};
 
 /// The state that all services of a layer share.
+// What each request reads comes first, in as few cache lines as it takes.
+#[repr(C)]
 pub(super) struct Plan {
     pub(super) limiter: RateLimiter,
-    pub(super) settings: LayerSettings,
-    pub(super) path: DecisionPath,
-    pub(super) first: PlannedRule,
-    rest: Vec<PlannedRule>,
+    /// Whether there is one rule that applies to all requests, is enforced on all keys and does not
+    /// queue. With a memory store, its decision needs no list.
+    pub(super) is_lone: bool,
+    /// Whether the limiter has observers.
+    pub(super) is_observed: bool,
     /// Whether the tokens of a request can change after the decision, so that it needs a ledger.
     pub(super) tracks_charges: bool,
+    /// Whether responses get header fields about limits.
+    pub(super) sends_fields: bool,
+    /// Whether refusals have the wording of `policy`.
+    uses_kept_wording: bool,
     /// The text of the only limit that responses tell, if they tell it in draft 11 or in no fields.
-    lone: Option<&'static KeptPolicy>,
-    /// The same for the numbers that this limit got later, by where they are. There is room for some:
+    policy: Option<&'static KeptPolicy>,
+    pub(super) first: PlannedRule,
+    rest: Vec<PlannedRule>,
+    pub(super) settings: LayerSettings,
+    /// The text of the numbers that this limit got later, by where they are. There is room for some:
     /// further ones are formatted for each request.
     versions: [OnceLock<(usize, &'static KeptPolicy)>; 7],
-    /// Whether refusals have the wording of that text.
-    uses_kept_wording: bool,
     pub(super) waiters: WaiterCounter,
     /// How it uses its limits, once it has made a service.
     uses: OnceLock<Box<[Arc<LimitUse>]>>,
     pub(super) log: Log,
 }
 
-/// How the requests of a layer are decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DecisionPath {
-    /// By one rule that applies to all requests, is enforced on all keys and does not queue. With a
-    /// memory store, such a decision needs no list.
-    Lone,
-    General,
-}
-
-impl DecisionPath {
-    fn new(rules: &Rules) -> Self {
-        let Rules { first, rest, settings } = rules;
-        let is_lone = rest.is_empty() && first.options.is_none() && settings.queue.is_none();
-        if is_lone { Self::Lone } else { Self::General }
-    }
-}
-
 impl Plan {
     pub(super) fn new(limiter: RateLimiter, rules: &Rules) -> Self {
         let settings = rules.settings.clone();
         let depends = rules.iter().any(|rule| rule.depends_on_response());
+        let is_lone =
+            rules.rest.is_empty() && rules.first.options.is_none() && settings.queue.is_none();
         let mut plan = Self {
+            is_lone,
+            is_observed: limiter.observers().is_some(),
             limiter,
-            path: DecisionPath::new(rules),
-            first: PlannedRule::new(rules.first.clone()),
-            rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
-            lone: None,
-            versions: [const { OnceLock::new() }; 7],
+            sends_fields: !settings.style.dialects.is_none(),
             uses_kept_wording: settings.style.retry_after == RetryAfter::Seconds
                 && matches!(settings.style.on_refusal.wording(), RefusalWording::ProblemDetails),
+            policy: None,
+            first: PlannedRule::new(rules.first.clone()),
+            rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
+            settings,
+            versions: [const { OnceLock::new() }; 7],
             waiters: WaiterCounter::default(),
             uses: OnceLock::new(),
             log: Log::default(),
-            settings,
         };
         // One text for all requests holds only if each of them is told the same limit with the same
         // key: no rule chooses its limit, and no partition key is shown.
         let differs = rules.iter().any(|rule| rule.chooser.is_some())
             || plan.settings.partition_key.is_some();
-        let is_lone = plan.advertised().count() == 1
-            && (plan.dialects().is_draft_11_alone() || !plan.sends_fields());
-        if is_lone && !differs {
-            plan.lone = KeptPolicy::of(plan.limit());
+        let is_told_alone = plan.advertised().count() == 1
+            && (plan.dialects().is_draft_11_alone() || !plan.sends_fields);
+        if is_told_alone && !differs {
+            plan.policy = KeptPolicy::of(plan.limit());
         }
         plan
     }
@@ -137,17 +132,11 @@ impl Plan {
         self.settings.style.dialects
     }
 
-    /// Whether responses get header fields about limits.
-    #[inline]
-    pub(super) fn sends_fields(&self) -> bool {
-        !self.dialects().is_none()
-    }
-
     /// The text of the only limit of the layer, with the numbers of this one; `None` if responses need
     /// more.
     #[inline(always)]
     pub(super) fn kept_policy(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
-        let own = self.lone?;
+        let own = self.policy?;
         if std::ptr::eq(self.limit(), limit) { Some(own) } else { self.policy_of_version(limit) }
     }
 
@@ -198,7 +187,7 @@ impl Plan {
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plan")
-            .field("path", &self.path)
+            .field("is_lone", &self.is_lone)
             .field("rules", &self.iter().map(|planned| &planned.rule).collect::<Vec<_>>())
             .field("settings", &self.settings)
             .finish_non_exhaustive()

@@ -14,13 +14,15 @@ use crate::key::{Extracted, Head, Key, KeyError};
 use crate::limiter::{Demand, Limit, RateLimiter};
 
 /// A rule of a plan, with the state that all its requests share.
+// In the order in which requests read it.
+#[repr(C)]
 pub(super) struct PlannedRule {
     pub(super) rule: Rule,
-    pub(super) policy: PolicyText,
-    pub(super) log: Log,
+    setup_check: SetupCheck,
     /// Whether requests have different keys.
     pub(super) is_keyed: bool,
-    setup_check: SetupCheck,
+    pub(super) policy: PolicyText,
+    pub(super) log: Log,
 }
 
 /// The limit of a request, and the position of its rule.

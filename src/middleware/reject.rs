@@ -66,11 +66,11 @@ pub(super) fn render_refusal(
     let after = outcome.wait().saturating_add(jitter);
     if let ([demand], TOO_MANY) = (demands, status) {
         let (limit, level) = (demand.limit(), outcome.level(demand));
-        if let Some(response) = render_lone(plan, limit, &level, || after, head) {
+        if let Some(response) = render_lone(plan, limit, &level, after, head) {
             return response;
         }
     }
-    let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
+    let fields = plan.sends_fields.then(|| field_set(plan, demands, outcome));
     // If the queue had no room for a reserved slot, the verdict is `Reserved`: the limits that made
     // the request wait are then the ones that refuse it.
     let verdict = outcome.verdict();
@@ -118,13 +118,12 @@ pub(super) fn render_lone(
     plan: &Plan,
     limit: &Limit,
     level: &Level,
-    after: impl FnOnce() -> Duration,
+    after: Duration,
     head: &Head<'_>,
 ) -> Option<Response<RefusalText>> {
     let policy = plan.refusal_policy(limit).filter(|_| !is_grpc(head))?;
-    let after = after();
     plan.log.refused(limit, after);
-    let numbers = plan.sends_fields().then(|| policy.numbers(limit, level));
+    let numbers = plan.sends_fields.then(|| policy.numbers(limit, level));
     let mut response = fields::refusal_by(policy, numbers, after).map(RefusalText::Kept);
     fields::put_exact_wait(&mut response, head.extensions(), after);
     Some(omit_body_for_head(head, response))

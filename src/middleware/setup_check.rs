@@ -1,6 +1,5 @@
 //! Looks for signs of a misconfiguration in the first requests of a rule.
 
-use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -16,12 +15,15 @@ const REQUESTS: u32 = 1_000;
 /// After the first thousand requests, a check is one load of a number that no longer changes. All
 /// accesses are relaxed, since no decision depends on them: the worst outcome of a race is a line
 /// that is not logged.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SetupCheck(Arc<SetupCheckState>);
+#[derive(Debug, Default)]
+pub(super) struct SetupCheck {
+    requests: AtomicU32,
+    /// Apart, as later requests do not look there.
+    state: Box<SetupCheckState>,
+}
 
 #[derive(Debug, Default)]
 struct SetupCheckState {
-    requests: AtomicU32,
     is_logged: AtomicBool,
     /// The key of the first warning that all requests have to raise, if it has one.
     common_key: OnceLock<Option<Key>>,
@@ -32,14 +34,16 @@ struct SetupCheckState {
 impl SetupCheck {
     #[inline]
     pub(super) fn check(&self, limit: &Limit, extractor: &dyn KeyExtractor, head: &Head<'_>) {
-        if cfg!(feature = "tracing") && self.0.requests.load(Ordering::Relaxed) < REQUESTS {
+        if cfg!(feature = "tracing") && self.requests.load(Ordering::Relaxed) < REQUESTS {
             self.check_request(limit, extractor, head);
         }
     }
 
     #[cold]
+    #[inline(never)]
     fn check_request(&self, limit: &Limit, extractor: &dyn KeyExtractor, head: &Head<'_>) {
-        let SetupCheckState { requests, is_logged, common_key, differs } = &*self.0;
+        let Self { requests, state } = self;
+        let SetupCheckState { is_logged, common_key, differs } = &**state;
         // The counter cannot wrap: it exceeds the bound by at most the number of threads.
         let is_last = requests.fetch_add(1, Ordering::Relaxed).saturating_add(1) == REQUESTS;
         let warning = extractor.setup_warning(head);
