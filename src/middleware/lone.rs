@@ -11,7 +11,7 @@ use super::plan::Plan;
 use super::planned_rule::LimitRef;
 use super::reject::{TOO_MANY, render_lone, render_refusal};
 use crate::algebra::{Terms, Units, Verdict};
-use crate::backend::{Applied, Charge, Key, Reading, UnknownBucket};
+use crate::backend::{Applied, Charge, Key, Memory, Reading, UnknownBucket};
 use crate::key::{Extracted, Head, KeyError};
 use crate::limiter::{CompleteAnswer, Level, Limit, Report, units_of};
 
@@ -27,34 +27,52 @@ pub(super) fn decide_lone(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
     let extracted = planned.extract(head);
     // Borrowed: a key takes five words, which would be copied.
     let Ok(Extracted::Key(key)) = &extracted else { return decide_keyless(plan, head, extracted) };
-    let chosen;
-    let limit = match &planned.rule.chooser {
-        None => plan.limiter.current_shared(&planned.rule.limit),
-        Some(choose) => {
-            chosen = choose(head);
-            let Some(chosen) = &chosen else { return decide_one(plan, head, Ok(None)) };
-            plan.limiter.current_shared(chosen)
-        }
-    };
-    let explicit_cost = planned.cost(head);
-    let cost = explicit_cost.unwrap_or(1);
-    let (false, Ok(units)) = (limit.is_in_shards(), units_of(limit, cost, Terms::AT_ONCE)) else {
-        return decide_listed(plan, head, (limit, key, explicit_cost));
-    };
+    match plan.usual() {
+        Some((limit, units)) => charge(plan, memory, head, (limit, key, planned.cost(head)), units),
+        None => decide_unusual(plan, memory, head, key),
+    }
+}
+
+#[inline(always)]
+fn charge(
+    plan: &Arc<Plan>,
+    memory: &Memory,
+    head: &Head<'_>,
+    demanded: Demanded<'_>,
+    units: Units,
+) -> RenderedAction {
+    let (limit, key, cost) = demanded;
     match memory.charge(&Charge::take(limit.bucket_of(key), limit.bucket(), units)) {
         Ok((at, reading)) => {
             if plan.is_observed {
                 tell(plan, limit, cost, reading);
             }
-            let level = || Level::admitted(reading.state(), cost, at);
+            let level = || Level::admitted(reading.state(), cost.unwrap_or(1), at);
             if reading.verdict() == Verdict::Admitted
                 && let Some(on_response) = OnResponse::of_lone(plan, limit, level)
             {
                 return RenderedAction::Run(on_response);
             }
-            act(plan, head, (limit, key, explicit_cost), Applied::one(at, reading))
+            act(plan, head, demanded, Applied::one(at, reading))
         }
-        Err(unknown) => decide_unknown(plan, head, (limit, key, explicit_cost), units, unknown),
+        Err(unknown) => decide_unknown(plan, head, demanded, units, unknown),
+    }
+}
+
+/// Whose limit or cost depends on the request, or whose limit is in shards or grants less.
+#[inline(never)]
+fn decide_unusual(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>, key: &Key) -> RenderedAction {
+    let planned = &plan.first;
+    let Some(choice) = planned.choose(&plan.limiter, head) else {
+        return decide_one(plan, head, Ok(None));
+    };
+    let (limit, explicit_cost) = (choice.shared(), planned.cost(head));
+    let units = units_of(limit, explicit_cost.unwrap_or(1), Terms::AT_ONCE);
+    match units {
+        Ok(units) if !limit.is_in_shards() => {
+            charge(plan, memory, head, (limit, key, explicit_cost), units)
+        }
+        _ => decide_one(plan, head, Ok(Some(choice.demand(key.clone(), explicit_cost, 0)))),
     }
 }
 
@@ -104,21 +122,9 @@ fn decide_unknown(
     let (limit, key, cost) = demanded;
     let applied = unknown.charge(&Charge::take(limit.bucket_of(key), limit.bucket(), units));
     for reading in applied.readings().iter().filter(|_| plan.is_observed) {
-        tell(plan, limit, cost.unwrap_or(1), *reading);
+        tell(plan, limit, cost, *reading);
     }
     act(plan, head, demanded, applied)
-}
-
-/// A limit in shards, or a cost that never fits.
-#[cold]
-#[inline(never)]
-fn decide_listed(
-    plan: &Arc<Plan>,
-    head: &Head<'_>,
-    (limit, key, explicit_cost): Demanded<'_>,
-) -> RenderedAction {
-    let demand = LimitRef::Fixed(limit).demand(key.clone(), explicit_cost, 0);
-    decide_one(plan, head, Ok(Some(demand)))
 }
 
 #[cold]
@@ -135,8 +141,8 @@ fn decide_keyless(
 /// Tells the observers what the bucket has answered.
 #[cold]
 #[inline(never)]
-fn tell(plan: &Plan, limit: &Limit, cost: u64, reading: Reading) {
+fn tell(plan: &Plan, limit: &Limit, cost: Option<u64>, reading: Reading) {
     if let Some(observers) = plan.limiter.observers() {
-        Report::of_reading(limit, cost, &reading).tell(observers);
+        Report::of_reading(limit, cost.unwrap_or(1), &reading).tell(observers);
     }
 }

@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::log::Log;
 use super::on_refusal::RefusalWording;
-use super::planned_rule::PlannedRule;
+use super::planned_rule::{PlannedRule, fixed_units};
 use super::rules::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
+use crate::algebra::Units;
 use crate::fields::{Dialects, KeptPolicy, PolicyText, RetryAfter};
 use crate::key::Key;
 use crate::limiter::{Limit, LimitUse, Mode, RateLimiter};
@@ -34,14 +36,25 @@ pub(super) struct Plan {
     pub(super) first: PlannedRule,
     rest: Vec<PlannedRule>,
     pub(super) settings: LayerSettings,
-    /// The text of the numbers that this limit got later, by where they are. There is room for some:
-    /// further ones are formatted for each request.
-    versions: [OnceLock<(usize, &'static KeptPolicy)>; 7],
+    /// What the only limit was replaced by. There is room for some: further ones are looked up and
+    /// formatted for each request.
+    versions: [OnceLock<Version>; VERSIONS],
+    /// Which of them is in force, as far as is known; see [`usual`](Self::usual).
+    in_force: AtomicUsize,
     pub(super) waiters: WaiterCounter,
     /// How it uses its limits, once it has made a service.
     uses: OnceLock<Box<[Arc<LimitUse>]>>,
     pub(super) log: Log,
 }
+
+/// Numbers that stand in place of those of a limit.
+struct Version {
+    limit: Arc<Limit>,
+    units: Option<Units>,
+    policy: Option<&'static KeptPolicy>,
+}
+
+const VERSIONS: usize = 7;
 
 impl Plan {
     pub(super) fn new(limiter: RateLimiter, rules: &Rules) -> Self {
@@ -61,7 +74,8 @@ impl Plan {
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             settings,
-            versions: [const { OnceLock::new() }; 7],
+            versions: [const { OnceLock::new() }; VERSIONS],
+            in_force: AtomicUsize::new(0),
             waiters: WaiterCounter::default(),
             uses: OnceLock::new(),
             log: Log::default(),
@@ -132,6 +146,36 @@ impl Plan {
         self.settings.style.dialects
     }
 
+    /// The limit of the first rule with the numbers in force, and what each request takes of its
+    /// bucket; `None` if that has to be found out for each request.
+    #[inline(always)]
+    pub(super) fn usual(&self) -> Option<(&Arc<Limit>, Units)> {
+        match self.limiter.replacement_count() {
+            0 => Some((&self.first.rule.limit, self.first.units?)),
+            count => self.usual_version(count),
+        }
+    }
+
+    /// As [`usual`](Self::usual), for a limiter that has replaced something so often.
+    #[inline(never)]
+    fn usual_version(&self, count: usize) -> Option<(&Arc<Limit>, Units)> {
+        let own = &self.first;
+        // The count that was current when the version was looked up, and its place, in one number.
+        let known = self.in_force.load(Ordering::Acquire);
+        let mut place = known % (VERSIONS + 1);
+        if known / (VERSIONS + 1) != count {
+            let current = self.limiter.current_shared(&own.rule.limit);
+            place = if Arc::ptr_eq(current, &own.rule.limit) { 0 } else { self.place_of(current)? };
+            let found = count.checked_mul(VERSIONS + 1)?.checked_add(place)?;
+            self.in_force.store(found, Ordering::Release);
+        }
+        let Some(version) = place.checked_sub(1) else {
+            return Some((&own.rule.limit, own.units?));
+        };
+        let Version { limit, units, .. } = self.versions.get(version)?.get()?;
+        Some((limit, (*units)?))
+    }
+
     /// The text of the only limit of the layer, with the numbers of this one; `None` if responses need
     /// more.
     #[inline(always)]
@@ -141,25 +185,35 @@ impl Plan {
     }
 
     /// As [`kept_policy`](Self::kept_policy), for numbers that stand in place of its own.
-    #[cold]
     #[inline(never)]
     fn policy_of_version(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
-        let place = (&raw const *limit).addr();
-        for version in &self.versions {
-            if version.get().is_none() {
-                // Only the numbers in force stay where they are for as long as the limiter lives,
-                // which the plan holds.
-                let current = self.limiter.replacement(self.limit())?;
-                let text = std::ptr::eq(Arc::as_ptr(current), limit).then(|| KeptPolicy::of(limit));
-                // Another request may have added them meanwhile.
-                let _ = version.set((place, text??));
-            }
-            match version.get() {
-                Some(&(known, text)) if known == place => return Some(text),
-                _ => {}
-            }
+        let is_it = |version: &&Version| std::ptr::eq(&raw const *version.limit, limit);
+        let mut known = self.versions.iter().map_while(OnceLock::get);
+        if let Some(version) = known.find(is_it) {
+            return version.policy;
         }
-        None
+        // Only numbers in force are kept: a limit that is chosen for a request is not one of them.
+        let current = self.limiter.replacement(self.limit())?;
+        let place = std::ptr::eq(Arc::as_ptr(current), limit).then(|| self.place_of(current))?;
+        self.versions.get(place?.checked_sub(1)?)?.get()?.policy
+    }
+
+    /// The place of these numbers among the versions, counted from one. They are added if there is room.
+    #[cold]
+    fn place_of(&self, limit: &Arc<Limit>) -> Option<usize> {
+        let place = self.versions.iter().position(|version| {
+            // Another request may add one meanwhile, and then this one has the next place.
+            Arc::ptr_eq(&version.get_or_init(|| self.version(limit)).limit, limit)
+        });
+        place?.checked_add(1)
+    }
+
+    fn version(&self, limit: &Arc<Limit>) -> Version {
+        Version {
+            limit: Arc::clone(limit),
+            units: fixed_units(&self.first.rule, limit),
+            policy: self.policy.and_then(|_| KeptPolicy::of(limit)),
+        }
     }
 
     /// The text of the only limit, if refusals are worded as it is.

@@ -9,15 +9,18 @@ use super::log::Log;
 use super::missing_key::{MissingKey, NoKey};
 use super::rule::{RequestCost, Rule};
 use super::setup_check::SetupCheck;
+use crate::algebra::{Terms, Units};
 use crate::fields::PolicyText;
 use crate::key::{Extracted, Head, Key, KeyError};
-use crate::limiter::{Demand, Limit, RateLimiter};
+use crate::limiter::{Demand, Limit, RateLimiter, units_of};
 
 /// A rule of a plan, with the state that all its requests share.
 // In the order in which requests read it.
 #[repr(C)]
 pub(super) struct PlannedRule {
     pub(super) rule: Rule,
+    /// What each request takes of one bucket, if that is the same for all.
+    pub(super) units: Option<Units>,
     setup_check: SetupCheck,
     /// Whether requests have different keys.
     pub(super) is_keyed: bool,
@@ -79,6 +82,7 @@ impl PlannedRule {
         Self {
             policy: PolicyText::new(&rule.limit),
             is_keyed: !rule.key.is_global(),
+            units: fixed_units(&rule, &rule.limit),
             rule,
             log: Log::default(),
             setup_check: SetupCheck::default(),
@@ -231,11 +235,7 @@ impl PlannedRule {
 
     /// What each request costs; `None` if that depends on the request.
     pub(super) const fn fixed_cost(&self) -> Option<u64> {
-        match self.rule.cost {
-            RequestCost::Request => Some(1),
-            RequestCost::Tokens(tokens) => Some(tokens),
-            RequestCost::ByRequest(_) => None,
-        }
+        self.rule.cost.fixed()
     }
 
     /// What a request costs; `None` if no cost was set.
@@ -247,4 +247,12 @@ impl PlannedRule {
             RequestCost::ByRequest(cost) => Some(cost(head)),
         }
     }
+}
+
+/// The units of one bucket that each request takes of this limit; `None` if a request may take others,
+/// or if it takes them of two shards.
+pub(super) fn fixed_units(rule: &Rule, limit: &Limit) -> Option<Units> {
+    let is_fixed = rule.chooser.is_none() && !limit.is_in_shards();
+    let cost = rule.cost.fixed().filter(|_| is_fixed)?;
+    units_of(limit, cost, Terms::AT_ONCE).ok()
 }

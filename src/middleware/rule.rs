@@ -61,6 +61,17 @@ pub(super) enum RequestCost {
     ByRequest(Arc<dyn Fn(&Head<'_>) -> u64 + Send + Sync>),
 }
 
+impl RequestCost {
+    /// What each request costs; `None` if that depends on the request.
+    pub(super) const fn fixed(&self) -> Option<u64> {
+        match self {
+            Self::Request => Some(1),
+            Self::Tokens(tokens) => Some(*tokens),
+            Self::ByRequest(_) => None,
+        }
+    }
+}
+
 impl Rule {
     pub(super) fn with_limit(limit: Arc<Limit>) -> Self {
         Self {

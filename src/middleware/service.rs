@@ -62,16 +62,31 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
-        match decide(&self.plan, &Head::new(&request)) {
-            RenderedAction::Run(on_response @ OnResponse::Tasks(_)) => {
-                let request = exposed(request, &on_response);
-                ResponseFuture::running(self.inner.call(request), on_response)
-            }
+        let on_response = match decide(&self.plan, &Head::new(&request)) {
+            RenderedAction::Run(on_response) => on_response,
+            other => return self.put_off(request, other),
+        };
+        let request = match &on_response {
+            OnResponse::Tasks(_) => exposed(request, &on_response),
+            _ => request,
+        };
+        ResponseFuture::running(self.inner.call(request), on_response)
+    }
+}
+
+impl<S: Clone> RateLimit<S> {
+    /// Answers a request that does not run, or not yet.
+    #[cold]
+    #[inline(never)]
+    fn put_off<B>(&mut self, request: Request<B>, action: RenderedAction) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        match action {
             RenderedAction::Run(on_response) => {
                 ResponseFuture::running(self.inner.call(request), on_response)
             }
             RenderedAction::Respond(response) => {
-                drop(request);
                 self.release();
                 ResponseFuture::rejected(response)
             }
@@ -89,9 +104,7 @@ where
             }
         }
     }
-}
 
-impl<S: Clone> RateLimit<S> {
     /// Drops the service that `poll_ready` readied, and with it what that has reserved: the request
     /// does not use it, and no other one may follow.
     #[inline]
