@@ -1,11 +1,11 @@
 //! The header fields of one response, and how they are merged with those of inner layers.
 
 use http::{HeaderMap, HeaderValue};
+use smallvec::SmallVec;
 
 use super::dialect::Dialects;
-use super::list::{FieldList, prepend};
+use super::list::{FieldList, MAX_INTEGER, RATELIMIT, RATELIMIT_POLICY, prepend};
 use super::most_constrained::MostConstrained;
-use super::policies::{Policies, RATELIMIT, RATELIMIT_POLICY};
 use super::policy::PolicyText;
 use crate::limiter::{Level, Limit};
 
@@ -94,5 +94,41 @@ impl FieldSetBuilder {
         let policy = self.policies.value();
         let most_constrained = self.most_constrained.map(|most| Box::new((self.dialects, most)));
         FieldSet { policy, members: self.members.value(), most_constrained }
+    }
+}
+
+/// Collects the members of `RateLimit-Policy`.
+#[derive(Debug)]
+struct Policies {
+    dialects: Dialects,
+    list: FieldList,
+    /// The quotas in the list so far: draft 7 (section 3.5) allows each only once.
+    quotas: SmallVec<[u64; 4]>,
+}
+
+impl Policies {
+    fn new(dialects: Dialects) -> Self {
+        Self { dialects, list: FieldList::default(), quotas: SmallVec::new() }
+    }
+
+    fn push(&mut self, policy: &PolicyText, partition_key: Option<&str>) {
+        if self.dialects.draft_11 {
+            self.list.begin_member().bytes(&policy.text);
+            if let Some(key) = partition_key {
+                self.list.partition_key(key);
+            }
+            return;
+        }
+        // Compared after the cut to the largest integer, as clients see them.
+        let quota = policy.quota.min(MAX_INTEGER);
+        if self.dialects.draft_7 && !self.quotas.contains(&quota) {
+            self.quotas.push(quota);
+            self.list.begin_member().number(quota).bytes(b";w=").number(policy.window);
+        }
+    }
+
+    /// The value of the field; `None` if no dialect has the field.
+    fn value(self) -> Option<HeaderValue> {
+        self.list.value()
     }
 }

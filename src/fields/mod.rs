@@ -50,7 +50,6 @@ mod member_cache;
 mod most_constrained;
 mod number;
 mod partition_key;
-mod policies;
 mod policy;
 mod problem;
 #[cfg(any(feature = "retry", feature = "pacing"))]

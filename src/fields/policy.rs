@@ -8,9 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 
-use super::list::{FieldList, MAX_INTEGER, prepend};
+use super::list::{FieldList, MAX_INTEGER, RATELIMIT, RATELIMIT_POLICY, prepend};
 use super::member_cache::{MemberKey, member};
-use super::policies::{RATELIMIT, RATELIMIT_POLICY};
 use super::problem;
 use super::retry_after::ceil_seconds;
 use crate::algebra::{State, Verdict};

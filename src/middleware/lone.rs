@@ -1,6 +1,7 @@
 //! The fast path of a decision, which most requests take: the only rule of the layer takes tokens
 //! from one bucket in the memory of this process, so no list is needed.
 
+use std::borrow::Cow;
 use std::slice;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use super::action::RenderedAction;
 use super::decide::{decide, decide_one, on_admission};
 use super::on_response::OnResponse;
 use super::plan::Plan;
-use super::planned_rule::LimitRef;
+use super::planned_rule::demand;
 use super::reject::{TOO_MANY, render_lone, render_refusal};
 use crate::algebra::{Terms, Units, Verdict};
 use crate::backend::{Applied, Charge, Key, Memory, Reading, UnknownBucket};
@@ -66,13 +67,13 @@ fn decide_unusual(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>, key: &Key)
     let Some(choice) = planned.choose(&plan.limiter, head) else {
         return decide_one(plan, head, Ok(None));
     };
-    let (limit, explicit_cost) = (choice.shared(), planned.cost(head));
+    let (limit, explicit_cost) = (&*choice, planned.cost(head));
     let units = units_of(limit, explicit_cost.unwrap_or(1), Terms::AT_ONCE);
     match units {
         Ok(units) if !limit.is_in_shards() => {
             charge(plan, memory, head, (limit, key, explicit_cost), units)
         }
-        _ => decide_one(plan, head, Ok(Some(choice.demand(key.clone(), explicit_cost, 0)))),
+        _ => decide_one(plan, head, Ok(Some(demand(choice, key.clone(), explicit_cost, 0)))),
     }
 }
 
@@ -99,7 +100,7 @@ fn act(
             return RenderedAction::Respond(response);
         }
     }
-    let demands = [LimitRef::Fixed(limit).demand(key.clone(), explicit_cost, 0)];
+    let demands = [demand(Cow::Borrowed(limit), key.clone(), explicit_cost, 0)];
     let outcome = CompleteAnswer::of_memory(applied);
     match outcome.verdict() {
         Verdict::Admitted => RenderedAction::Run(on_admission(plan, &demands, &outcome)),
@@ -134,8 +135,7 @@ fn decide_keyless(
     head: &Head<'_>,
     extracted: Result<Extracted, KeyError>,
 ) -> RenderedAction {
-    let demand = plan.first.demand_without_key(&plan.limiter, head, extracted, 0);
-    decide_one(plan, head, demand)
+    decide_one(plan, head, plan.first.demand_without_key(&plan.limiter, head, extracted, 0))
 }
 
 /// Tells the observers what the bucket has answered.

@@ -29,10 +29,8 @@ pub(super) struct Plan {
     pub(super) tracks_charges: bool,
     /// Whether responses get header fields about limits.
     pub(super) sends_fields: bool,
-    /// Whether refusals have the wording of `policy`.
+    /// Whether refusals have the wording of a [`KeptPolicy`].
     uses_kept_wording: bool,
-    /// The text of the only limit that responses tell, if they tell it in draft 11 or in no fields.
-    policy: Option<&'static KeptPolicy>,
     pub(super) first: PlannedRule,
     rest: Vec<PlannedRule>,
     pub(super) settings: LayerSettings,
@@ -70,7 +68,6 @@ impl Plan {
             sends_fields: !settings.style.dialects.is_none(),
             uses_kept_wording: settings.style.retry_after == RetryAfter::Seconds
                 && matches!(settings.style.on_refusal.wording(), RefusalWording::ProblemDetails),
-            policy: None,
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             settings,
@@ -87,7 +84,10 @@ impl Plan {
         let is_told_alone = plan.advertised().count() == 1
             && (plan.dialects().is_draft_11_alone() || !plan.sends_fields);
         if is_told_alone && !differs {
-            plan.policy = KeptPolicy::of(plan.limit());
+            let mut all = std::iter::once(&mut plan.first).chain(&mut plan.rest);
+            if let Some(told) = all.find(|planned| planned.rule.is_enforced_on_some()) {
+                told.kept = KeptPolicy::of(&told.rule.limit);
+            }
         }
         plan
     }
@@ -180,22 +180,29 @@ impl Plan {
     /// more.
     #[inline(always)]
     pub(super) fn kept_policy(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
-        let own = self.policy?;
-        if std::ptr::eq(self.limit(), limit) { Some(own) } else { self.policy_of_version(limit) }
+        let PlannedRule { rule, kept, .. } = &self.first;
+        match std::ptr::eq(&raw const *rule.limit, limit) {
+            true => *kept,
+            false => self.other_policy(limit),
+        }
     }
 
-    /// As [`kept_policy`](Self::kept_policy), for numbers that stand in place of its own.
+    /// As [`kept_policy`](Self::kept_policy), for another limit than that of the first rule.
     #[inline(never)]
-    fn policy_of_version(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
-        let is_it = |version: &&Version| std::ptr::eq(&raw const *version.limit, limit);
-        let mut known = self.versions.iter().map_while(OnceLock::get);
-        if let Some(version) = known.find(is_it) {
+    fn other_policy(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
+        let is = |known: &Arc<Limit>| std::ptr::eq(Arc::as_ptr(known), limit);
+        let mut versions = self.versions.iter().map_while(OnceLock::get);
+        if let Some(version) = versions.find(|version| is(&version.limit)) {
             return version.policy;
         }
+        let told = self.iter().find(|planned| planned.kept.is_some())?;
+        if is(&told.rule.limit) {
+            return told.kept;
+        }
         // Only numbers in force are kept: a limit that is chosen for a request is not one of them.
-        let current = self.limiter.replacement(self.limit())?;
-        let place = std::ptr::eq(Arc::as_ptr(current), limit).then(|| self.place_of(current))?;
-        self.versions.get(place?.checked_sub(1)?)?.get()?.policy
+        let current = self.limiter.replacement(&told.rule.limit).filter(|current| is(current))?;
+        let place = self.place_of(current)?;
+        self.versions.get(place.checked_sub(1)?)?.get()?.policy
     }
 
     /// The place of these numbers among the versions, counted from one. They are added if there is room.
@@ -212,7 +219,10 @@ impl Plan {
         Version {
             limit: Arc::clone(limit),
             units: fixed_units(&self.first.rule, limit),
-            policy: self.policy.and_then(|_| KeptPolicy::of(limit)),
+            policy: self
+                .iter()
+                .find_map(|planned| planned.kept)
+                .and_then(|_| KeptPolicy::of(limit)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A rule prepared for requests: computes what the rule demands of each.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -10,7 +10,7 @@ use super::missing_key::{MissingKey, NoKey};
 use super::rule::{RequestCost, Rule};
 use super::setup_check::SetupCheck;
 use crate::algebra::{Terms, Units};
-use crate::fields::PolicyText;
+use crate::fields::{KeptPolicy, PolicyText};
 use crate::key::{Extracted, Head, Key, KeyError};
 use crate::limiter::{Demand, Limit, RateLimiter, units_of};
 
@@ -21,6 +21,9 @@ pub(super) struct PlannedRule {
     pub(super) rule: Rule,
     /// What each request takes of one bucket, if that is the same for all.
     pub(super) units: Option<Units>,
+    /// The text of its limit, if that is the only one that responses tell, and they tell it in draft 11
+    /// or in no fields.
+    pub(super) kept: Option<&'static KeptPolicy>,
     setup_check: SetupCheck,
     /// Whether requests have different keys.
     pub(super) is_keyed: bool,
@@ -35,45 +38,37 @@ pub(super) struct RuleLimit<'p> {
 }
 
 /// The rule's limit, the one that was chosen for a request, or the one that stands in their place.
-pub(super) enum LimitRef<'p> {
-    Fixed(&'p Arc<Limit>),
-    Chosen(Arc<Limit>),
-}
+pub(super) type LimitRef<'p> = Cow<'p, Arc<Limit>>;
 
-impl<'p> LimitRef<'p> {
-    #[inline]
-    pub(super) fn shared(&self) -> &Arc<Limit> {
-        match self {
-            Self::Fixed(limit) => limit,
-            Self::Chosen(limit) => limit,
-        }
+/// Makes the demand of the rule at this position.
+pub(super) fn demand(
+    limit: LimitRef<'_>,
+    key: Key,
+    cost: Option<u64>,
+    rule: usize,
+) -> Demand<RuleLimit<'_>> {
+    let mut demand = Demand::new(RuleLimit { limit, rule });
+    demand.key = key;
+    if let Some(tokens) = cost {
+        demand.set_cost(tokens);
     }
-
-    /// Makes the demand of the rule at this position.
-    pub(super) fn demand(self, key: Key, cost: Option<u64>, rule: usize) -> Demand<RuleLimit<'p>> {
-        let mut demand = Demand::new(RuleLimit { limit: self, rule });
-        demand.key = key;
-        if let Some(tokens) = cost {
-            demand.set_cost(tokens);
-        }
-        demand
-    }
+    demand
 }
 
 impl RuleLimit<'_> {
     pub(super) fn shared_limit(&self) -> Arc<Limit> {
-        Arc::clone(self.limit.shared())
+        Arc::clone(&self.limit)
     }
 
     /// The same without a lifetime, for answers that come later.
     pub(super) fn to_static(&self) -> RuleLimit<'static> {
-        RuleLimit { limit: LimitRef::Chosen(self.shared_limit()), rule: self.rule }
+        RuleLimit { limit: Cow::Owned(self.shared_limit()), rule: self.rule }
     }
 }
 
 impl Borrow<Limit> for RuleLimit<'_> {
     fn borrow(&self) -> &Limit {
-        self.limit.shared()
+        &self.limit
     }
 }
 
@@ -83,6 +78,7 @@ impl PlannedRule {
             policy: PolicyText::new(&rule.limit),
             is_keyed: !rule.key.is_global(),
             units: fixed_units(&rule, &rule.limit),
+            kept: None,
             rule,
             log: Log::default(),
             setup_check: SetupCheck::default(),
@@ -136,7 +132,7 @@ impl PlannedRule {
             Ok(Extracted::Key(key)) => Some(key),
             keyless => self.key_in_place(head, &keyless)?,
         };
-        let choose = |key| Some(self.choose(limiter, head)?.demand(key, None, position));
+        let choose = |key| Some(demand(self.choose(limiter, head)?, key, None, position));
         Ok(key.and_then(choose))
     }
 
@@ -214,7 +210,7 @@ impl PlannedRule {
         key: Key,
         rule: usize,
     ) -> Option<Demand<RuleLimit<'p>>> {
-        Some(self.choose(limiter, head)?.demand(key, self.cost(head), rule))
+        Some(demand(self.choose(limiter, head)?, key, self.cost(head), rule))
     }
 
     /// The limit of a request, with the numbers in force; `None` if the request is not limited.
@@ -225,10 +221,10 @@ impl PlannedRule {
         head: &Head<'_>,
     ) -> Option<LimitRef<'p>> {
         Some(match &self.rule.chooser {
-            None => LimitRef::Fixed(limiter.current_shared(&self.rule.limit)),
+            None => Cow::Borrowed(limiter.current_shared(&self.rule.limit)),
             Some(choose) => {
                 let chosen = choose(head)?;
-                limiter.replacement(&chosen).map_or(LimitRef::Chosen(chosen), LimitRef::Fixed)
+                limiter.replacement(&chosen).map_or(Cow::Owned(chosen), Cow::Borrowed)
             }
         })
     }
