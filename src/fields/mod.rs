@@ -46,7 +46,6 @@ mod exact_wait;
 mod field_set;
 mod grpc;
 mod list;
-mod member_cache;
 mod most_constrained;
 mod number;
 mod partition_key;

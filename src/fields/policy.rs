@@ -1,6 +1,7 @@
 //! One limit in the header fields: the text of its policy, formatted once, and the numbers of how
 //! it stands.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -9,7 +10,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 
 use super::list::{FieldList, MAX_INTEGER, RATELIMIT, RATELIMIT_POLICY, prepend};
-use super::member_cache::{MemberKey, member};
 use super::problem;
 use super::retry_after::ceil_seconds;
 use crate::algebra::{State, Verdict};
@@ -108,13 +108,21 @@ impl PolicyText {
 impl KeptPolicy {
     /// The text of this limit; `None` if as many are kept as may be.
     pub(crate) fn of(limit: &Limit) -> Option<&'static Self> {
-        let text = PolicyText::new(limit);
         // A poisoned lock is harmless: a policy is there or is not.
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::keep(&mut kept, limit, MAX_KEPT)
+    }
+
+    fn keep(
+        kept: &mut BTreeMap<Bytes, &'static Self>,
+        limit: &Limit,
+        most: usize,
+    ) -> Option<&'static Self> {
+        let text = PolicyText::new(limit);
         if let Some(known) = kept.get(&text.text) {
             return Some(known);
         }
-        if kept.len() >= MAX_KEPT {
+        if kept.len() >= most {
             return None;
         }
         let forever = |text: Vec<u8>| Bytes::from_static(Vec::leak(text));
@@ -226,3 +234,106 @@ fn quote(name: &str) -> Vec<u8> {
 }
 
 const RESET: &[u8; 3] = b";t=";
+
+// The fields that a thread has made last. Most responses of a limit say the same few numbers, and to
+// share a text costs less than to write it.
+
+/// All that the value of a field depends on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct MemberKey {
+    /// Where the text is that the field begins with. Such texts stay where they are.
+    policy: usize,
+    remaining: u64,
+    seconds: u64,
+}
+
+impl MemberKey {
+    #[inline]
+    fn new(policy: &'static KeptPolicy, remaining: u64, seconds: u64) -> Self {
+        Self { policy: (&raw const *policy).addr(), remaining, seconds }
+    }
+}
+
+struct LastMember {
+    key: MemberKey,
+    /// `None` after the first request for it: the value of a field that does not come again is not
+    /// shared, which would take one more allocation.
+    value: Option<HeaderValue>,
+}
+
+/// A power of two. They take some 4 KB of each thread, and the texts.
+const PLACES: usize = 64;
+
+thread_local! {
+    static MEMBERS: RefCell<[LastMember; PLACES]> =
+        const { RefCell::new([const { LastMember::NOTHING }; PLACES]) };
+}
+
+impl LastMember {
+    const NOTHING: Self =
+        Self { key: MemberKey { policy: 0, remaining: 0, seconds: 0 }, value: None };
+}
+
+/// The value for this key, as it was made before or as `make` makes it.
+#[inline]
+fn member(key: MemberKey, make: impl Fn() -> Option<HeaderValue>) -> Option<HeaderValue> {
+    let look = |members: &RefCell<[LastMember; PLACES]>| {
+        let mut members = members.try_borrow_mut().ok()?;
+        let number = usize::try_from(key.remaining & 0xffff).unwrap_or(0);
+        // Texts are at least 64 bytes apart.
+        let kept = members.get_mut((number ^ (key.policy / 64)) % PLACES)?;
+        if kept.key != key {
+            *kept = LastMember { key, value: None };
+            return None;
+        }
+        if kept.value.is_none() {
+            kept.value = make();
+        }
+        kept.value.clone()
+    };
+    // A thread that ends keeps nothing any more.
+    MEMBERS.try_with(look).ok().flatten().or_else(make)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::quota::{MINUTE, Quota, SECOND};
+
+    #[test]
+    fn as_many_policies_are_kept_as_may_be_and_each_once() {
+        let limits =
+            ["api", "log-in"].map(|name| Limit::new(name, Quota::token_bucket(10, MINUTE)));
+        let [api, log_in] = &limits;
+        let mut kept = BTreeMap::new();
+        let first = KeptPolicy::keep(&mut kept, api, 1).unwrap();
+        assert_eq!(first.value, "\"api\";q=10;w=60");
+        assert!(KeptPolicy::keep(&mut kept, log_in, 1).is_none());
+        assert!(std::ptr::eq(KeptPolicy::keep(&mut kept, &api.clone(), 1).unwrap(), first));
+        assert!(!std::ptr::eq(KeptPolicy::keep(&mut kept, log_in, 2).unwrap(), first));
+    }
+
+    #[test]
+    fn each_key_has_its_own_value_and_the_third_request_makes_none() {
+        let made = Cell::new(0);
+        let limits =
+            ["first", "second"].map(|name| Limit::new(name, Quota::token_bucket(1, SECOND)));
+        let policies = limits.map(|limit| KeptPolicy::of(&limit).unwrap());
+        for (nth, remaining) in (0..300).flat_map(|remaining| [(0, remaining), (1, remaining)]) {
+            let key = MemberKey::new(policies[nth], remaining, remaining / 7);
+            let text = format!("{nth} {remaining}");
+            let value = || {
+                made.set(made.get() + 1);
+                HeaderValue::try_from(text.clone()).ok()
+            };
+            for _ in 0..4 {
+                assert_eq!(member(key, value).unwrap(), text);
+            }
+            assert_eq!(made.replace(0), 2, "one for the first request, and one for all others");
+            let other = MemberKey { seconds: 1_000, ..key };
+            assert_eq!(member(other, || HeaderValue::try_from("other").ok()).unwrap(), "other");
+        }
+    }
+}

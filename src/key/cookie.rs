@@ -7,8 +7,7 @@ use http::header::COOKIE;
 
 use super::digest::Digest;
 use super::extractor::{Extracted, KeyExtractor};
-use super::field_value::trim;
-use super::head::Head;
+use super::head::{Head, trim};
 use super::key_error::KeyError;
 use crate::backend::Key;
 

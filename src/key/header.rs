@@ -3,8 +3,7 @@
 use http::HeaderName;
 
 use super::extractor::{Extracted, KeyExtractor};
-use super::field_value::trim;
-use super::head::Head;
+use super::head::{Head, trim};
 use super::key_error::KeyError;
 use crate::backend::Key;
 

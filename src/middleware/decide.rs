@@ -36,7 +36,7 @@ pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
 pub(super) fn decide_one(
     plan: &Arc<Plan>,
     head: &Head<'_>,
-    demand: Result<Option<Demand<RuleLimit<'_>>>, super::missing_key::NoKey>,
+    demand: Result<Option<Demand<RuleLimit<'_>>>, super::rule::NoKey>,
 ) -> RenderedAction {
     let action = match demand {
         Ok(Some(demand)) => ask(plan, RuleDemands::from_buf([demand])),

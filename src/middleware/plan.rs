@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use super::log::Log;
 use super::on_refusal::RefusalWording;
 use super::planned_rule::{PlannedRule, fixed_units};
-use super::rules::{LayerSettings, Rules};
+use super::rule::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
 use crate::algebra::Units;
 use crate::fields::{Dialects, KeptPolicy, PolicyText, RetryAfter};
