@@ -7,11 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue};
 
 use super::list::{FieldList, MAX_INTEGER, RATELIMIT, RATELIMIT_POLICY, prepend};
-use super::problem;
 use super::retry_after::ceil_seconds;
+use super::{NO_STORE, problem};
 use crate::algebra::{State, Verdict};
 use crate::clock::Timestamp;
 use crate::limiter::{Level, Limit};
@@ -41,6 +42,8 @@ pub(crate) struct KeptPolicy {
     value: HeaderValue,
     /// Problem details with status 429.
     pub(super) refusal: Bytes,
+    /// The fields of that response. `Retry-After` and `RateLimit` are blank.
+    blank: HeaderMap,
 }
 
 /// How many policies are kept, which takes at most half a megabyte. Further ones are formatted for
@@ -129,7 +132,13 @@ impl KeptPolicy {
         let names = std::iter::once(limit.name());
         let value = HeaderValue::from_maybe_shared(forever(text.text.to_vec())).ok()?;
         let refusal = forever(problem::quota_exceeded(429, names, None).into_bytes());
-        let policy: &Self = Box::leak(Box::new(Self { text, value, refusal }));
+        let mut blank = HeaderMap::with_capacity(5);
+        blank.insert(RETRY_AFTER, HeaderValue::from_static(""));
+        blank.insert(&RATELIMIT, HeaderValue::from_static(""));
+        blank.insert(&RATELIMIT_POLICY, value.clone());
+        blank.insert(CONTENT_TYPE, HeaderValue::from_static(problem::MEDIA_TYPE));
+        blank.insert(CACHE_CONTROL, NO_STORE);
+        let policy: &Self = Box::leak(Box::new(Self { text, value, refusal, blank }));
         kept.insert(policy.text.text.clone(), policy);
         Some(policy)
     }
@@ -143,9 +152,36 @@ impl KeptPolicy {
     /// Writes the fields of draft 11, in front of those that an inner layer wrote.
     #[inline(never)]
     pub(crate) fn write_to(&'static self, numbers: FieldNumbers, headers: &mut HeaderMap) {
-        let key = MemberKey::new(self, numbers.remaining, numbers.seconds());
         prepend(headers, &RATELIMIT_POLICY, Some(self.value.clone()));
-        prepend(headers, &RATELIMIT, member(key, || self.new_member(numbers)));
+        prepend(headers, &RATELIMIT, self.member(numbers));
+    }
+
+    /// The fields of a refusal, in the form of draft 11 if there are numbers for it.
+    pub(super) fn fields_of_refusal(
+        &'static self,
+        numbers: Option<FieldNumbers>,
+        retry_after: HeaderValue,
+    ) -> HeaderMap {
+        let mut headers = self.blank.clone();
+        if let Some(blank) = headers.get_mut(&RETRY_AFTER) {
+            *blank = retry_after;
+        }
+        if let Some(numbers) = numbers
+            && let Some(members) = self.member(numbers)
+            && let Some(blank) = headers.get_mut(&RATELIMIT)
+        {
+            *blank = members;
+        } else {
+            headers.remove(&RATELIMIT);
+            headers.remove(&RATELIMIT_POLICY);
+        }
+        headers
+    }
+
+    #[inline(always)]
+    fn member(&'static self, numbers: FieldNumbers) -> Option<HeaderValue> {
+        let key = MemberKey::new(self, numbers.remaining, numbers.seconds());
+        member(key, || self.new_member(numbers))
     }
 
     /// The field `RateLimit` with this limit as its only member: `"name";r=19;t=114`.

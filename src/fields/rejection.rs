@@ -79,13 +79,8 @@ pub(crate) fn refusal_by(
 ) -> Response<&'static Bytes> {
     let mut response = Response::new(&policy.refusal);
     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-    let headers = response.headers_mut();
-    headers.insert(RETRY_AFTER, number::value(ceil_seconds(after)));
-    if let Some(numbers) = numbers {
-        policy.write_to(numbers, headers);
-    }
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(problem::MEDIA_TYPE));
-    headers.insert(CACHE_CONTROL, NO_STORE);
+    let retry_after = number::value(ceil_seconds(after));
+    *response.headers_mut() = policy.fields_of_refusal(numbers, retry_after);
     response
 }
 

@@ -64,6 +64,10 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let on_response = match decide(&self.plan, &Head::new(&request)) {
             RenderedAction::Run(on_response) => on_response,
+            RenderedAction::Respond(response) => {
+                self.release();
+                return ResponseFuture::rejected(response);
+            }
             other => return self.put_off(request, other),
         };
         let request = match &on_response {
@@ -75,7 +79,7 @@ where
 }
 
 impl<S: Clone> RateLimit<S> {
-    /// Answers a request that does not run, or not yet.
+    /// Keeps a request that does not run yet.
     #[cold]
     #[inline(never)]
     fn put_off<B>(&mut self, request: Request<B>, action: RenderedAction) -> ResponseFuture<S, B>
@@ -86,10 +90,7 @@ impl<S: Clone> RateLimit<S> {
             RenderedAction::Run(on_response) => {
                 ResponseFuture::running(self.inner.call(request), on_response)
             }
-            RenderedAction::Respond(response) => {
-                self.release();
-                ResponseFuture::rejected(response)
-            }
+            RenderedAction::Respond(response) => ResponseFuture::rejected(response),
             RenderedAction::Queue(slot) => {
                 // It may hold a resource that other requests need while this one waits.
                 self.release();
