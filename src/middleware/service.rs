@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::action::RenderedAction;
+use super::action::{PendingAction, QueuedSlot, RenderedAction};
 use super::body::ResponseBody;
 #[cfg(not(feature = "memory"))]
 use super::decide::decide;
@@ -68,7 +68,8 @@ where
                 self.release();
                 return ResponseFuture::rejected(response);
             }
-            other => return self.put_off(request, other),
+            RenderedAction::Queue(slot) => return self.enqueue(request, *slot),
+            RenderedAction::Pending(pending) => return self.put_off(request, pending),
         };
         let request = match &on_response {
             OnResponse::Tasks(_) => exposed(request, &on_response),
@@ -79,31 +80,30 @@ where
 }
 
 impl<S: Clone> RateLimit<S> {
-    /// Keeps a request that does not run yet.
+    /// Lets a request wait for its turn.
     #[cold]
     #[inline(never)]
-    fn put_off<B>(&mut self, request: Request<B>, action: RenderedAction) -> ResponseFuture<S, B>
+    fn enqueue<B>(&mut self, request: Request<B>, slot: QueuedSlot) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
     {
-        match action {
-            RenderedAction::Run(on_response) => {
-                ResponseFuture::running(self.inner.call(request), on_response)
-            }
-            RenderedAction::Respond(response) => ResponseFuture::rejected(response),
-            RenderedAction::Queue(slot) => {
-                // It may hold a resource that other requests need while this one waits.
-                self.release();
-                ResponseFuture::queued(self.inner.clone(), request, Arc::clone(&self.plan), *slot)
-            }
-            RenderedAction::Pending(pending) => {
-                // `poll_ready` readied this very service, so the future must own it; the clone
-                // left behind will be readied before its own first call.
-                let clone = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, clone);
-                ResponseFuture::deciding(pending, ready, request, Arc::clone(&self.plan))
-            }
-        }
+        // The ready service may hold a resource that other requests need while this one waits.
+        self.release();
+        ResponseFuture::queued(self.inner.clone(), request, Arc::clone(&self.plan), slot)
+    }
+
+    /// Lets a request wait for the store.
+    #[cold]
+    #[inline(never)]
+    fn put_off<B>(&mut self, request: Request<B>, pending: PendingAction) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        // `poll_ready` readied this very service, so the future must own it; the clone left behind
+        // will be readied before its own first call.
+        let clone = self.inner.clone();
+        let ready = mem::replace(&mut self.inner, clone);
+        ResponseFuture::deciding(pending, ready, request, Arc::clone(&self.plan))
     }
 
     /// Drops the service that `poll_ready` readied, and with it what that has reserved: the request
