@@ -2,14 +2,18 @@
 
 use std::borrow::Cow;
 use std::fmt;
+#[cfg(feature = "memory")]
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::log::Log;
 use super::on_refusal::RefusalWording;
-use super::planned_rule::{PlannedRule, fixed_units};
+use super::planned_rule::PlannedRule;
+#[cfg(feature = "memory")]
+use super::planned_rule::fixed_units;
 use super::rule::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
+#[cfg(feature = "memory")]
 use crate::algebra::Units;
 use crate::fields::{Dialects, KeptPolicy, PolicyText, RetryAfter};
 use crate::key::Key;
@@ -22,8 +26,10 @@ pub(super) struct Plan {
     pub(super) limiter: RateLimiter,
     /// Whether there is one rule that applies to all requests, is enforced on all keys and does not
     /// queue. With a memory store, its decision needs no list.
+    #[cfg(feature = "memory")]
     pub(super) is_lone: bool,
     /// Whether the limiter has observers.
+    #[cfg(feature = "memory")]
     pub(super) is_observed: bool,
     /// Whether the tokens of a request can change after the decision, so that it needs a ledger.
     pub(super) tracks_charges: bool,
@@ -38,6 +44,7 @@ pub(super) struct Plan {
     /// formatted for each request.
     versions: [OnceLock<Version>; VERSIONS],
     /// Which of them is in force, as far as is known; see [`usual`](Self::usual).
+    #[cfg(feature = "memory")]
     in_force: AtomicUsize,
     pub(super) waiters: WaiterCounter,
     /// How it uses its limits, once it has made a service.
@@ -48,6 +55,7 @@ pub(super) struct Plan {
 /// Numbers that stand in place of those of a limit.
 struct Version {
     limit: Arc<Limit>,
+    #[cfg(feature = "memory")]
     units: Option<Units>,
     policy: Option<&'static KeptPolicy>,
 }
@@ -58,10 +66,13 @@ impl Plan {
     pub(super) fn new(limiter: RateLimiter, rules: &Rules) -> Self {
         let settings = rules.settings.clone();
         let depends = rules.iter().any(|rule| rule.depends_on_response());
+        #[cfg(feature = "memory")]
         let is_lone =
             rules.rest.is_empty() && rules.first.options.is_none() && settings.queue.is_none();
         let mut plan = Self {
+            #[cfg(feature = "memory")]
             is_lone,
+            #[cfg(feature = "memory")]
             is_observed: limiter.observers().is_some(),
             limiter,
             tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
@@ -72,6 +83,7 @@ impl Plan {
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             settings,
             versions: [const { OnceLock::new() }; VERSIONS],
+            #[cfg(feature = "memory")]
             in_force: AtomicUsize::new(0),
             waiters: WaiterCounter::default(),
             uses: OnceLock::new(),
@@ -148,6 +160,7 @@ impl Plan {
 
     /// The limit of the first rule with the numbers in force, and what each request takes of its
     /// bucket; `None` if that has to be found out for each request.
+    #[cfg(feature = "memory")]
     #[inline(always)]
     pub(super) fn usual(&self) -> Option<(&Arc<Limit>, Units)> {
         match self.limiter.replacement_count() {
@@ -157,6 +170,7 @@ impl Plan {
     }
 
     /// As [`usual`](Self::usual), for a limiter that has replaced something so often.
+    #[cfg(feature = "memory")]
     #[inline(never)]
     fn usual_version(&self, count: usize) -> Option<(&Arc<Limit>, Units)> {
         let own = &self.first;
@@ -218,6 +232,7 @@ impl Plan {
     fn version(&self, limit: &Arc<Limit>) -> Version {
         Version {
             limit: Arc::clone(limit),
+            #[cfg(feature = "memory")]
             units: fixed_units(&self.first.rule, limit),
             policy: self
                 .iter()
@@ -251,7 +266,6 @@ impl Plan {
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plan")
-            .field("is_lone", &self.is_lone)
             .field("rules", &self.iter().map(|planned| &planned.rule).collect::<Vec<_>>())
             .field("settings", &self.settings)
             .finish_non_exhaustive()

@@ -9,10 +9,13 @@ use http::StatusCode;
 use super::log::Log;
 use super::rule::{MissingKey, NoKey};
 use super::rule::{RequestCost, Rule};
+#[cfg(feature = "memory")]
 use crate::algebra::{Terms, Units};
 use crate::fields::{KeptPolicy, PolicyText};
 use crate::key::{Extracted, Head, Key, KeyError, KeyExtractor, SetupWarning};
-use crate::limiter::{Demand, Limit, RateLimiter, units_of};
+#[cfg(feature = "memory")]
+use crate::limiter::units_of;
+use crate::limiter::{Demand, Limit, RateLimiter};
 
 /// A rule of a plan, with the state that all its requests share.
 // In the order in which requests read it.
@@ -20,6 +23,7 @@ use crate::limiter::{Demand, Limit, RateLimiter, units_of};
 pub(super) struct PlannedRule {
     pub(super) rule: Rule,
     /// What each request takes of one bucket, if that is the same for all.
+    #[cfg(feature = "memory")]
     pub(super) units: Option<Units>,
     /// The text of its limit, if that is the only one that responses tell, and they tell it in draft 11
     /// or in no fields.
@@ -77,6 +81,7 @@ impl PlannedRule {
         Self {
             policy: PolicyText::new(&rule.limit),
             is_keyed: !rule.key.is_global(),
+            #[cfg(feature = "memory")]
             units: fixed_units(&rule, &rule.limit),
             kept: None,
             rule,
@@ -247,6 +252,7 @@ impl PlannedRule {
 
 /// The units of one bucket that each request takes of this limit; `None` if a request may take others,
 /// or if it takes them of two shards.
+#[cfg(feature = "memory")]
 pub(super) fn fixed_units(rule: &Rule, limit: &Limit) -> Option<Units> {
     let is_fixed = rule.chooser.is_none() && !limit.is_in_shards();
     let cost = rule.cost.fixed().filter(|_| is_fixed)?;
