@@ -1,41 +1,22 @@
 //! The header fields of one response, and how they are merged with those of inner layers.
 
-use std::sync::Arc;
-
 use http::{HeaderMap, HeaderValue};
+use smallvec::SmallVec;
 
 use super::dialect::Dialects;
-use super::list::{FieldList, prepend};
+use super::list::{FieldList, MAX_INTEGER, RATELIMIT, RATELIMIT_POLICY, prepend};
 use super::most_constrained::MostConstrained;
-use super::policies::{Policies, RATELIMIT, RATELIMIT_POLICY};
 use super::policy::PolicyText;
-use super::template::FieldTemplate;
 use crate::limiter::{Level, Limit};
 
 /// The header fields of one response.
 #[derive(Debug)]
 pub(crate) struct FieldSet {
-    policy: PolicyField,
+    policy: Option<HeaderValue>,
     /// `RateLimit` of draft 11.
     members: Option<HeaderValue>,
     /// Boxed, since few layers send a dialect that needs it.
     most_constrained: Option<Box<(Dialects, MostConstrained)>>,
-}
-
-/// The source of `RateLimit-Policy`.
-#[derive(Debug)]
-enum PolicyField {
-    Template(Arc<FieldTemplate>),
-    Value(Option<HeaderValue>),
-}
-
-impl PolicyField {
-    fn value(self) -> Option<HeaderValue> {
-        match self {
-            Self::Template(template) => template.policy(),
-            Self::Value(value) => value,
-        }
-    }
 }
 
 impl FieldSet {
@@ -43,19 +24,13 @@ impl FieldSet {
     pub(crate) fn policy_only(dialects: Dialects, limit: &Limit) -> Self {
         let mut policies = Policies::new(dialects);
         policies.push(&PolicyText::new(limit), None);
-        let policy = PolicyField::Value(policies.value());
-        Self { policy, members: None, most_constrained: None }
+        Self { policy: policies.value(), members: None, most_constrained: None }
     }
 
     /// Writes the fields, in front of those that an inner layer wrote.
     pub(crate) fn write_to(self, headers: &mut HeaderMap) {
-        match (self.policy, self.members) {
-            (PolicyField::Template(template), Some(members)) => template.write_to(members, headers),
-            (policy, members) => {
-                prepend(headers, &RATELIMIT_POLICY, policy.value());
-                prepend(headers, &RATELIMIT, members);
-            }
-        }
+        prepend(headers, &RATELIMIT_POLICY, self.policy);
+        prepend(headers, &RATELIMIT, self.members);
         if let Some(boxed) = self.most_constrained {
             let (dialects, most_constrained) = *boxed;
             most_constrained.write_to(dialects, headers);
@@ -78,16 +53,9 @@ impl FieldSet {
 #[derive(Debug)]
 pub(crate) struct FieldSetBuilder {
     dialects: Dialects,
-    policy: PolicySource,
+    policies: Policies,
     members: FieldList,
     most_constrained: Option<MostConstrained>,
-}
-
-/// Policies that are formatted already, or that have to be collected.
-#[derive(Debug)]
-enum PolicySource {
-    Template(Arc<FieldTemplate>),
-    Collector(Policies),
 }
 
 /// One limit in the fields of one response: a member of their lists.
@@ -101,22 +69,15 @@ pub(crate) struct Member<'a> {
 }
 
 impl FieldSetBuilder {
-    /// Makes a builder. If there is a template, the policies come from it, so it has to be of the
-    /// same limits.
-    pub(crate) fn new(dialects: Dialects, template: Option<&Arc<FieldTemplate>>) -> Self {
-        let policy = match template {
-            Some(template) => PolicySource::Template(Arc::clone(template)),
-            None => PolicySource::Collector(Policies::new(dialects)),
-        };
-        Self { dialects, policy, members: FieldList::default(), most_constrained: None }
+    pub(crate) fn new(dialects: Dialects) -> Self {
+        let (policies, members) = (Policies::new(dialects), FieldList::default());
+        Self { dialects, policies, members, most_constrained: None }
     }
 
     pub(crate) fn push(&mut self, member: Member<'_>) {
         let Member { policy, limit, level, partition_key } = member;
         let numbers = policy.numbers(limit, level);
-        if let PolicySource::Collector(policies) = &mut self.policy {
-            policies.push(policy, partition_key);
-        }
+        self.policies.push(policy, partition_key);
         if self.dialects.draft_11 {
             policy.push_member(&mut self.members, numbers);
             if let Some(key) = partition_key {
@@ -130,11 +91,44 @@ impl FieldSetBuilder {
     }
 
     pub(crate) fn build(self) -> FieldSet {
-        let policy = match self.policy {
-            PolicySource::Template(template) => PolicyField::Template(template),
-            PolicySource::Collector(policies) => PolicyField::Value(policies.value()),
-        };
+        let policy = self.policies.value();
         let most_constrained = self.most_constrained.map(|most| Box::new((self.dialects, most)));
         FieldSet { policy, members: self.members.value(), most_constrained }
+    }
+}
+
+/// Collects the members of `RateLimit-Policy`.
+#[derive(Debug)]
+struct Policies {
+    dialects: Dialects,
+    list: FieldList,
+    /// The quotas in the list so far: draft 7 (section 3.5) allows each only once.
+    quotas: SmallVec<[u64; 4]>,
+}
+
+impl Policies {
+    fn new(dialects: Dialects) -> Self {
+        Self { dialects, list: FieldList::default(), quotas: SmallVec::new() }
+    }
+
+    fn push(&mut self, policy: &PolicyText, partition_key: Option<&str>) {
+        if self.dialects.draft_11 {
+            self.list.begin_member().bytes(&policy.text);
+            if let Some(key) = partition_key {
+                self.list.partition_key(key);
+            }
+            return;
+        }
+        // Compared after the cut to the largest integer, as clients see them.
+        let quota = policy.quota.min(MAX_INTEGER);
+        if self.dialects.draft_7 && !self.quotas.contains(&quota) {
+            self.quotas.push(quota);
+            self.list.begin_member().number(quota).bytes(b";w=").number(policy.window);
+        }
+    }
+
+    /// The value of the field; `None` if no dialect has the field.
+    fn value(self) -> Option<HeaderValue> {
+        self.list.value()
     }
 }

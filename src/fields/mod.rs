@@ -36,46 +36,40 @@
 //!
 //! # Design
 //!
-//! The text that depends on the limit alone is formatted once: the policy of a limit in `policy`,
-//! and the header fields of a layer in `template`. A response clones such a header map and fills in
-//! the numbers. `lone` has the template for most layers, which have one limit and send draft 11.
-//! All other responses use a `field_set`, which is written in front of the fields of inner layers.
+//! The text that depends on the limit alone is formatted once, in `policy`. Most layers have one limit
+//! and send draft 11: the text of such a limit is kept for as long as the process runs, and responses
+//! add the numbers. All other responses use a `field_set`. Both are written in front of the fields of
+//! inner layers.
 
 mod dialect;
 mod exact_wait;
 mod field_set;
 mod grpc;
 mod list;
-mod lone;
-mod member_cache;
 mod most_constrained;
 mod number;
 mod partition_key;
-mod policies;
 mod policy;
 mod problem;
 mod rejection;
 mod retry_after;
-mod template;
 
 pub use self::dialect::{Dialect, Dialects};
 pub use self::exact_wait::ExactWait;
 pub(crate) use self::exact_wait::put_exact_wait;
 pub(crate) use self::field_set::{FieldSet, FieldSetBuilder, Member};
 pub(crate) use self::grpc::{has_grpc_failed, is_grpc, status_of};
-pub(crate) use self::lone::LoneTemplate;
 pub use self::partition_key::PartitionKey;
-pub(crate) use self::policy::{FieldNumbers, PolicyText};
+pub(crate) use self::policy::{FieldNumbers, KeptPolicy, PolicyText};
 #[cfg(feature = "axum")]
 pub(crate) use self::problem::push_string as push_json_string;
 #[doc(hidden)]
 pub use self::rejection::problem_response;
 pub(crate) use self::rejection::{
     OutageHint, RetryHint, SERVER_TIMING, Wording, failure, put_content_length, put_no_store,
-    put_retry_after, put_retry_later, refusal, refusal_for_good, server_timing,
+    put_retry_after, put_retry_later, refusal, refusal_by, refusal_for_good, server_timing,
 };
 pub use self::retry_after::RetryAfter;
-pub(crate) use self::template::FieldTemplate;
 
 /// `Cache-Control` of every refusal: a cache that keeps one would answer other clients by it.
 const NO_STORE: http::HeaderValue = http::HeaderValue::from_static("no-store");

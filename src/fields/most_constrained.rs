@@ -8,9 +8,8 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::dialect::Dialects;
-use super::list::{FieldList, MAX_INTEGER};
+use super::list::{FieldList, MAX_INTEGER, RATELIMIT};
 use super::number;
-use super::policies::RATELIMIT;
 use super::policy::{FieldNumbers, PolicyText};
 use super::retry_after::{ceil_epoch_seconds, ceil_seconds};
 use crate::algebra::Verdict;

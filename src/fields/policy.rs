@@ -1,14 +1,18 @@
 //! One limit in the header fields: the text of its policy, formatted once, and the numbers of how
 //! it stands.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue};
 
-use super::list::{FieldList, MAX_INTEGER};
-use super::member_cache::{MemberKey, Serial, member};
+use super::list::{FieldList, MAX_INTEGER, RATELIMIT, RATELIMIT_POLICY, prepend};
 use super::retry_after::ceil_seconds;
+use super::{NO_STORE, problem};
 use crate::algebra::{State, Verdict};
 use crate::clock::Timestamp;
 use crate::limiter::{Level, Limit};
@@ -20,7 +24,7 @@ const MICROS: u128 = 1_000_000;
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyText {
     /// The member of `RateLimit-Policy`: `"name";q=20;w=120`.
-    pub(super) text: Box<[u8]>,
+    pub(super) text: Bytes,
     /// The member of `RateLimit` up to its first number: `"name";r=`.
     prefix: Box<[u8]>,
     /// The tokens that a client may count on in a window.
@@ -28,6 +32,25 @@ pub(crate) struct PolicyText {
     /// The seconds in which that many tokens refill.
     pub(super) window: u64,
 }
+
+/// The text of a limit that layers have by itself, kept for as long as the process runs: so a
+/// request has it without a count of references, which all processors would have to agree on.
+#[derive(Debug)]
+pub(crate) struct KeptPolicy {
+    text: PolicyText,
+    /// The field `RateLimit-Policy` of draft 11.
+    value: HeaderValue,
+    /// Problem details with status 429.
+    pub(super) refusal: Bytes,
+    /// The fields of that response. `Retry-After` and `RateLimit` are blank.
+    blank: HeaderMap,
+}
+
+/// How many policies are kept, which takes at most half a megabyte. Further ones are formatted for
+/// each request.
+const MAX_KEPT: usize = 1_024;
+
+static KEPT: Mutex<BTreeMap<Bytes, &'static KeptPolicy>> = Mutex::new(BTreeMap::new());
 
 /// How a limit stands, in the numbers that the fields show.
 #[derive(Clone, Copy, Debug)]
@@ -46,31 +69,6 @@ impl PolicyText {
         let mut prefix = name;
         prefix.extend_from_slice(b";r=");
         Self { text: text.into_bytes().into(), prefix: prefix.into(), quota, window }
-    }
-
-    /// The field `RateLimit` of draft 11 with this limit as its only member: `"name";r=19;t=114`.
-    /// The serial is of this text.
-    #[inline]
-    pub(super) fn member(&self, serial: Serial, numbers: FieldNumbers) -> Option<HeaderValue> {
-        let (remaining, seconds) = (numbers.remaining, numbers.seconds());
-        member(MemberKey { serial, remaining, seconds }, || self.new_member(numbers))
-    }
-
-    /// The buffer has exactly the length of the text. Otherwise, [`Bytes`] would allocate again to
-    /// share it.
-    #[cold]
-    #[inline(never)]
-    fn new_member(&self, numbers: FieldNumbers) -> Option<HeaderValue> {
-        let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let remaining = remaining.format(numbers.remaining.min(MAX_INTEGER)).as_bytes();
-        let seconds = seconds.format(numbers.seconds().min(MAX_INTEGER)).as_bytes();
-        let digits = remaining.len().saturating_add(seconds.len()).saturating_add(RESET.len());
-        let mut text = Vec::with_capacity(self.prefix.len().saturating_add(digits));
-        text.extend_from_slice(&self.prefix);
-        text.extend_from_slice(remaining);
-        text.extend_from_slice(RESET);
-        text.extend_from_slice(seconds);
-        HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
     }
 
     /// Adds the limit's member of `RateLimit` to a list of several.
@@ -107,6 +105,103 @@ impl PolicyText {
         let steps = missing.unsigned_abs().div_ceil(gain_of_all_shards(limit));
         let micros = steps.saturating_mul(u128::from(bucket.step()));
         state.ts.plus_micros(saturate(micros)).since(now)
+    }
+}
+
+impl KeptPolicy {
+    /// The text of this limit; `None` if as many are kept as may be.
+    pub(crate) fn of(limit: &Limit) -> Option<&'static Self> {
+        // A poisoned lock is harmless: a policy is there or is not.
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::keep(&mut kept, limit, MAX_KEPT)
+    }
+
+    fn keep(
+        kept: &mut BTreeMap<Bytes, &'static Self>,
+        limit: &Limit,
+        most: usize,
+    ) -> Option<&'static Self> {
+        let text = PolicyText::new(limit);
+        if let Some(known) = kept.get(&text.text) {
+            return Some(known);
+        }
+        if kept.len() >= most {
+            return None;
+        }
+        let forever = |text: Vec<u8>| Bytes::from_static(Vec::leak(text));
+        let names = std::iter::once(limit.name());
+        let value = HeaderValue::from_maybe_shared(forever(text.text.to_vec())).ok()?;
+        let refusal = forever(problem::quota_exceeded(429, names, None).into_bytes());
+        let mut blank = HeaderMap::with_capacity(5);
+        blank.insert(RETRY_AFTER, HeaderValue::from_static(""));
+        blank.insert(&RATELIMIT, HeaderValue::from_static(""));
+        blank.insert(&RATELIMIT_POLICY, value.clone());
+        blank.insert(CONTENT_TYPE, HeaderValue::from_static(problem::MEDIA_TYPE));
+        blank.insert(CACHE_CONTROL, NO_STORE);
+        let policy: &Self = Box::leak(Box::new(Self { text, value, refusal, blank }));
+        kept.insert(policy.text.text.clone(), policy);
+        Some(policy)
+    }
+
+    /// The numbers of how the limit stands.
+    #[inline]
+    pub(crate) fn numbers(&self, limit: &Limit, level: &Level) -> FieldNumbers {
+        self.text.numbers(limit, level)
+    }
+
+    /// Writes the fields of draft 11, in front of those that an inner layer wrote.
+    #[inline(never)]
+    pub(crate) fn write_to(&'static self, numbers: FieldNumbers, headers: &mut HeaderMap) {
+        prepend(headers, &RATELIMIT_POLICY, Some(self.value.clone()));
+        prepend(headers, &RATELIMIT, self.member(numbers));
+    }
+
+    /// The fields of a refusal, in the form of draft 11 if there are numbers for it.
+    pub(super) fn fields_of_refusal(
+        &'static self,
+        numbers: Option<FieldNumbers>,
+        retry_after: HeaderValue,
+    ) -> HeaderMap {
+        let mut headers = self.blank.clone();
+        if let Some(blank) = headers.get_mut(&RETRY_AFTER) {
+            *blank = retry_after;
+        }
+        if let Some(numbers) = numbers
+            && let Some(members) = self.member(numbers)
+            && let Some(blank) = headers.get_mut(&RATELIMIT)
+        {
+            *blank = members;
+        } else {
+            headers.remove(&RATELIMIT);
+            headers.remove(&RATELIMIT_POLICY);
+        }
+        headers
+    }
+
+    #[inline(always)]
+    fn member(&'static self, numbers: FieldNumbers) -> Option<HeaderValue> {
+        let key = MemberKey::new(self, numbers.remaining, numbers.seconds());
+        member(key, || self.new_member(numbers))
+    }
+
+    /// The field `RateLimit` with this limit as its only member: `"name";r=19;t=114`.
+    ///
+    /// The buffer has exactly the length of the text. Otherwise, [`Bytes`] would allocate again to
+    /// share it.
+    #[cold]
+    #[inline(never)]
+    fn new_member(&self, numbers: FieldNumbers) -> Option<HeaderValue> {
+        let prefix = &self.text.prefix;
+        let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let remaining = remaining.format(numbers.remaining.min(MAX_INTEGER)).as_bytes();
+        let seconds = seconds.format(numbers.seconds().min(MAX_INTEGER)).as_bytes();
+        let digits = remaining.len().saturating_add(seconds.len()).saturating_add(RESET.len());
+        let mut text = Vec::with_capacity(prefix.len().saturating_add(digits));
+        text.extend_from_slice(prefix);
+        text.extend_from_slice(remaining);
+        text.extend_from_slice(RESET);
+        text.extend_from_slice(seconds);
+        HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
     }
 }
 
@@ -175,3 +270,106 @@ fn quote(name: &str) -> Vec<u8> {
 }
 
 const RESET: &[u8; 3] = b";t=";
+
+// The fields that a thread has made last. Most responses of a limit say the same few numbers, and to
+// share a text costs less than to write it.
+
+/// All that the value of a field depends on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct MemberKey {
+    /// Where the text is that the field begins with. Such texts stay where they are.
+    policy: usize,
+    remaining: u64,
+    seconds: u64,
+}
+
+impl MemberKey {
+    #[inline]
+    fn new(policy: &'static KeptPolicy, remaining: u64, seconds: u64) -> Self {
+        Self { policy: (&raw const *policy).addr(), remaining, seconds }
+    }
+}
+
+struct LastMember {
+    key: MemberKey,
+    /// `None` after the first request for it: the value of a field that does not come again is not
+    /// shared, which would take one more allocation.
+    value: Option<HeaderValue>,
+}
+
+/// A power of two. They take some 4 KB of each thread, and the texts.
+const PLACES: usize = 64;
+
+thread_local! {
+    static MEMBERS: RefCell<[LastMember; PLACES]> =
+        const { RefCell::new([const { LastMember::NOTHING }; PLACES]) };
+}
+
+impl LastMember {
+    const NOTHING: Self =
+        Self { key: MemberKey { policy: 0, remaining: 0, seconds: 0 }, value: None };
+}
+
+/// The value for this key, as it was made before or as `make` makes it.
+#[inline]
+fn member(key: MemberKey, make: impl Fn() -> Option<HeaderValue>) -> Option<HeaderValue> {
+    let look = |members: &RefCell<[LastMember; PLACES]>| {
+        let mut members = members.try_borrow_mut().ok()?;
+        let number = usize::try_from(key.remaining & 0xffff).unwrap_or(0);
+        // Texts are at least 64 bytes apart.
+        let kept = members.get_mut((number ^ (key.policy / 64)) % PLACES)?;
+        if kept.key != key {
+            *kept = LastMember { key, value: None };
+            return None;
+        }
+        if kept.value.is_none() {
+            kept.value = make();
+        }
+        kept.value.clone()
+    };
+    // A thread that ends keeps nothing any more.
+    MEMBERS.try_with(look).ok().flatten().or_else(make)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::quota::{MINUTE, Quota, SECOND};
+
+    #[test]
+    fn as_many_policies_are_kept_as_may_be_and_each_once() {
+        let limits =
+            ["api", "log-in"].map(|name| Limit::new(name, Quota::token_bucket(10, MINUTE)));
+        let [api, log_in] = &limits;
+        let mut kept = BTreeMap::new();
+        let first = KeptPolicy::keep(&mut kept, api, 1).unwrap();
+        assert_eq!(first.value, "\"api\";q=10;w=60");
+        assert!(KeptPolicy::keep(&mut kept, log_in, 1).is_none());
+        assert!(std::ptr::eq(KeptPolicy::keep(&mut kept, &api.clone(), 1).unwrap(), first));
+        assert!(!std::ptr::eq(KeptPolicy::keep(&mut kept, log_in, 2).unwrap(), first));
+    }
+
+    #[test]
+    fn each_key_has_its_own_value_and_the_third_request_makes_none() {
+        let made = Cell::new(0);
+        let limits =
+            ["first", "second"].map(|name| Limit::new(name, Quota::token_bucket(1, SECOND)));
+        let policies = limits.map(|limit| KeptPolicy::of(&limit).unwrap());
+        for (nth, remaining) in (0..300).flat_map(|remaining| [(0, remaining), (1, remaining)]) {
+            let key = MemberKey::new(policies[nth], remaining, remaining / 7);
+            let text = format!("{nth} {remaining}");
+            let value = || {
+                made.set(made.get() + 1);
+                HeaderValue::try_from(text.clone()).ok()
+            };
+            for _ in 0..4 {
+                assert_eq!(member(key, value).unwrap(), text);
+            }
+            assert_eq!(made.replace(0), 2, "one for the first request, and one for all others");
+            let other = MemberKey { seconds: 1_000, ..key };
+            assert_eq!(member(other, || HeaderValue::try_from("other").ok()).unwrap(), "other");
+        }
+    }
+}

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
+use super::policy::{FieldNumbers, KeptPolicy};
 use super::retry_after::{RetryAfter, ceil_seconds};
 use super::{NO_STORE, grpc, number, problem};
 use crate::clock::Timestamp;
@@ -66,6 +67,20 @@ pub(crate) fn refusal(
         }
     };
     put_retry_after(&mut response, hint);
+    response
+}
+
+/// Makes the response to a request that the only limit of a layer has refused: 429 with problem
+/// details, and `RateLimit` if there are numbers for it.
+pub(crate) fn refusal_by(
+    policy: &'static KeptPolicy,
+    numbers: Option<FieldNumbers>,
+    after: Duration,
+) -> Response<&'static Bytes> {
+    let mut response = Response::new(&policy.refusal);
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    let retry_after = number::value(ceil_seconds(after));
+    *response.headers_mut() = policy.fields_of_refusal(numbers, retry_after);
     response
 }
 

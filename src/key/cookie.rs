@@ -7,8 +7,7 @@ use http::header::COOKIE;
 
 use super::digest::Digest;
 use super::extractor::{Extracted, KeyExtractor};
-use super::field_value::trim;
-use super::head::Head;
+use super::head::{Head, trim};
 use super::key_error::KeyError;
 use crate::backend::Key;
 
@@ -87,10 +86,12 @@ impl KeyExtractor for Cookie {
         let pairs = lines().flat_map(|line| line.split(|&byte| byte == b';'));
         let mut values = pairs.filter_map(|pair| value_if_named(name.as_bytes(), pair));
         let Some(value) = values.next() else {
-            return Err(KeyError::missing(format!(
-                "no key: the request has no `{name}` cookie (send it, or choose by `missing_key` \
-                 what happens without it)"
-            )));
+            return Err(KeyError::missing_named(name, |name| {
+                format!(
+                    "no key: the request has no `{name}` cookie (send it, or choose by \
+                     `missing_key` what happens without it)"
+                )
+            }));
         };
         if values.any(|other| other != value && !decode(other).eq(decode(value))) {
             return Err(KeyError::invalid(format!(

@@ -85,11 +85,12 @@ where
                 ))),
                 extracted => extracted,
             },
-            None => Err(KeyError::missing(format!(
-                "no key: the request has no extension of type `{}` (add the layer that inserts it \
-                 outside of this one; in axum, by a `.layer(..)` after this one's)",
-                type_name::<T>()
-            ))),
+            None => Err(KeyError::missing_named(type_name::<T>(), |name| {
+                format!(
+                    "no key: the request has no extension of type `{name}` (add the layer that \
+                     inserts it outside of this one; in axum, by a `.layer(..)` after this one's)"
+                )
+            })),
         }
     }
 

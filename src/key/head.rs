@@ -1,7 +1,7 @@
 //! The head of a request, which extractors read.
 
 use http::request::Parts;
-use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri, Version};
 
 /// The head of a request, borrowed: everything but its body.
 #[derive(Clone, Copy, Debug)]
@@ -67,4 +67,14 @@ impl<'a> From<&'a Parts> for Head<'a> {
             extensions: &parts.extensions,
         }
     }
+}
+
+/// Trims spaces and tabs, which are not part of the value (RFC 9110, section 5.5).
+///
+/// Parsers of HTTP/1 strip them. HTTP/2 forbids them (RFC 9113, section 8.2.1), but `h2` passes
+/// them on. Without trimming, a client that adds spaces would get a new bucket for a value that
+/// servers treat as the same.
+pub(super) fn trim(value: &HeaderValue) -> &[u8] {
+    // A header value cannot contain any other ASCII white space than these two.
+    value.as_bytes().trim_ascii()
 }

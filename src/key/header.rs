@@ -3,8 +3,7 @@
 use http::HeaderName;
 
 use super::extractor::{Extracted, KeyExtractor};
-use super::field_value::trim;
-use super::head::Head;
+use super::head::{Head, trim};
 use super::key_error::KeyError;
 use crate::backend::Key;
 
@@ -127,10 +126,12 @@ pub(super) fn single_value<'h>(
 ) -> Result<&'h [u8], KeyError> {
     let mut values = head.headers().get_all(name).iter();
     let Some(value) = values.next().map(trim) else {
-        return Err(KeyError::missing(format!(
-            "no key: the request has no `{name}` header (send it, or choose by `missing_key` what \
-             happens without it)"
-        )));
+        return Err(KeyError::missing_named(name.as_str(), |name| {
+            format!(
+                "no key: the request has no `{name}` header (send it, or choose by `missing_key` \
+                 what happens without it)"
+            )
+        }));
     };
     if values.next().is_some() {
         return Err(KeyError::invalid(format!(

@@ -4,10 +4,21 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// The error of a request without a usable key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Errors are equal if they are of one kind and say the same.
+#[derive(Clone)]
 pub struct KeyError {
-    message: Cow<'static, str>,
+    words: Words,
     kind: KeyErrorKind,
+}
+
+/// What an error says.
+#[derive(Clone)]
+enum Words {
+    Text(Cow<'static, str>),
+    /// Of something with this name. It is worded where it is shown: of the requests that lack a key,
+    /// many pass or have another one.
+    Of(Box<str>, fn(&str) -> String),
 }
 
 /// In ascending order of severity: a tuple reports the worst error of its parts.
@@ -25,7 +36,12 @@ impl KeyError {
     /// The message goes to the log and should say how to fix the configuration. Clients do not see
     /// it, except in builds with debug assertions, where a layer adds it to the body of a 500.
     pub fn missing(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { message: message.into(), kind: KeyErrorKind::Missing }
+        Self { words: Words::Text(message.into()), kind: KeyErrorKind::Missing }
+    }
+
+    /// As [`missing`](Self::missing), with words about a name.
+    pub(super) fn missing_named(name: &str, words: fn(&str) -> String) -> Self {
+        Self { words: Words::Of(name.into(), words), kind: KeyErrorKind::Missing }
     }
 
     /// The key is missing because of a misconfiguration, so that no request can have it.
@@ -34,19 +50,19 @@ impl KeyError {
     /// whatever `missing_key` is set to, or as a warning if [another key](super::KeyExtractor::or)
     /// takes its place.
     pub fn misconfigured(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { message: message.into(), kind: KeyErrorKind::Misconfigured }
+        Self { words: Words::Text(message.into()), kind: KeyErrorKind::Misconfigured }
     }
 
     /// The key is present but cannot be used, because the request is malformed.
     pub fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { message: message.into(), kind: KeyErrorKind::Invalid }
+        Self { words: Words::Text(message.into()), kind: KeyErrorKind::Invalid }
     }
 
     /// The key is present but empty; all requests without a name would share one bucket.
     ///
     /// It is handled like an [`invalid`](Self::invalid) key, and logged once as a warning.
     pub fn empty(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { message: message.into(), kind: KeyErrorKind::Empty }
+        Self { words: Words::Text(message.into()), kind: KeyErrorKind::Empty }
     }
 
     /// Whether the key is missing.
@@ -68,7 +84,10 @@ impl KeyError {
     }
 
     pub(crate) fn message(&self) -> Cow<'static, str> {
-        self.message.clone()
+        match &self.words {
+            Words::Text(text) => text.clone(),
+            Words::Of(name, words) => words(name).into(),
+        }
     }
 
     /// Of two errors in one request, a mistake of the client is reported rather than a
@@ -78,10 +97,40 @@ impl KeyError {
     }
 }
 
+impl PartialEq for KeyError {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.message() == other.message()
+    }
+}
+
+impl Eq for KeyError {}
+
+impl fmt::Debug for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut error = f.debug_struct("KeyError");
+        error.field("message", &self.message()).field("kind", &self.kind).finish()
+    }
+}
+
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.message())
     }
 }
 
 impl std::error::Error for KeyError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_worded_where_it_is_shown() {
+        let silent = KeyError::missing_named("x-user", |_| panic!("nobody reads it"));
+        assert!(silent.clone().is_missing() && !silent.is_misconfigured() && !silent.is_empty());
+        let shown = KeyError::missing_named("x-user", |name| format!("no `{name}`"));
+        assert_eq!(shown.to_string(), "no `x-user`");
+        assert_eq!(shown, KeyError::missing("no `x-user`"));
+        assert_ne!(shown, KeyError::invalid("no `x-user`"));
+    }
+}

@@ -69,7 +69,6 @@ mod cookie;
 mod digest;
 mod extension;
 mod extractor;
-mod field_value;
 mod from_fn;
 mod global;
 mod head;

@@ -18,7 +18,6 @@ use super::permit::Permit;
 use super::progress::Progress;
 use super::random::nanos;
 use super::rate_limited::RateLimited;
-use super::replacements::any as any_replaced;
 use super::reserve_call::{ReserveCall, debug};
 use crate::backend::{Applied, BackendError, Key};
 use crate::quota::tokens_of;
@@ -338,7 +337,7 @@ impl<'l> Future for LimitCall<'l> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // A way of its own, as the compiler knows the numbers of a constant on the other one.
-        if any_replaced() {
+        if self.limiter.replacement_count() != 0 {
             return self.poll_replaced(cx);
         }
         self.poll_current(cx)

@@ -197,6 +197,12 @@ impl RateLimiter {
         self.replacement(limit).unwrap_or(limit)
     }
 
+    /// How often numbers were replaced: what was looked up at this count still holds.
+    #[inline(always)]
+    pub(crate) fn replacement_count(&self) -> usize {
+        self.shared.replacements.count()
+    }
+
     /// What stands in place of a limit; `None` if nothing does.
     #[inline(always)]
     pub(crate) fn replacement(&self, limit: &Limit) -> Option<&Arc<Limit>> {

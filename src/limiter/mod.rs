@@ -234,7 +234,7 @@ pub(crate) use self::defaults::Speech;
 pub(crate) use self::demand::units_of;
 pub(crate) use self::demand::{Demand, Mode};
 pub(crate) use self::detached::DetachOnDrop;
-pub(crate) use self::events::{Observers, QueueStay, Report};
+pub(crate) use self::events::{QueueStay, Report};
 pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUse;
 #[doc(hidden)]

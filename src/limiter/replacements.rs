@@ -45,6 +45,9 @@ pub(super) fn any() -> bool {
 pub(super) struct Replacements {
     /// Made by the first replacement.
     table: OnceLock<Box<ReplacementTable>>,
+    /// How often something was replaced. Added to when the numbers are in force already, so whoever
+    /// sees a count before it looks for them finds these or newer ones.
+    count: AtomicUsize,
 }
 
 struct ReplacementTable {
@@ -89,6 +92,12 @@ impl Replacements {
     #[inline(always)]
     pub(super) fn get(&self, limit: &Limit) -> Option<&Arc<Limit>> {
         if any() { self.find(limit) } else { None }
+    }
+
+    /// How often this limiter has replaced something.
+    #[inline(always)]
+    pub(super) fn count(&self) -> usize {
+        if any() { self.count.load(Ordering::Acquire) } else { 0 }
     }
 
     #[cold]
@@ -151,6 +160,7 @@ impl Replacements {
         let index = if is_own { 0 } else { entry.version(new, &mut kept)? };
         // A decision that sees the index sees the version, too.
         entry.in_force.store(index, Ordering::Release);
+        self.count.fetch_add(1, Ordering::Release);
         ANY.store(true, Ordering::Relaxed);
         Ok(before)
     }

@@ -9,9 +9,9 @@ use smallvec::SmallVec;
 
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
-use super::missing_key::NoKey;
 use super::on_response::OnResponse;
 use super::planned_rule::RuleLimit;
+use super::rule::NoKey;
 use super::waiter_counter::WaiterGuard;
 use crate::backend::BackendError;
 use crate::fields::OutageHint;

@@ -1,12 +1,9 @@
 //! The header fields that show clients how their limits stand.
 
-use std::sync::Arc;
-
-use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
 use crate::fields::{FieldSet, FieldSetBuilder, Member};
-use crate::limiter::{CompleteAnswer, Demand, Level, Limit, UsedTurn};
+use crate::limiter::{CompleteAnswer, Demand, Level, UsedTurn};
 
 /// The fields of the response to a request with this outcome.
 pub(super) fn field_set(
@@ -14,7 +11,7 @@ pub(super) fn field_set(
     demands: &[Demand<RuleLimit<'_>>],
     outcome: &CompleteAnswer,
 ) -> FieldSet {
-    let mut fields = FieldSetBuilder::new(plan.dialects(), plan.template_for(demands));
+    let mut fields = FieldSetBuilder::new(plan.dialects());
     for (demand, level) in outcome.levels(demands) {
         let limit = demand.limit();
         let (policy, partition_key) = (plan.policy(limit), plan.partition_key_of(&demand.key));
@@ -22,24 +19,6 @@ pub(super) fn field_set(
         fields.push(Member { policy: &policy, limit, level: &level, partition_key });
     }
     fields.build()
-}
-
-/// What most layers do with the response of an admitted request: nothing, or they add the fields of
-/// draft 11 for their only limit. `None` if this layer does more.
-#[inline(always)]
-pub(super) fn on_lone_response(
-    plan: &Plan,
-    limit: &Limit,
-    level: impl FnOnce() -> Level,
-) -> Option<OnResponse> {
-    if plan.tracks_charges {
-        return None;
-    }
-    if !plan.sends_fields() {
-        return Some(OnResponse::Nothing);
-    }
-    let lone = plan.lone_template_for(limit)?;
-    Some(OnResponse::Member(Arc::clone(lone), lone.template.numbers(limit, &level())))
 }
 
 /// The fields of the response to a request that has waited, in the order of the rules.
@@ -53,7 +32,7 @@ pub(super) fn fields_after_turn(plan: &Plan, turn: &UsedTurn) -> FieldSet {
         }
     }
     levels.sort_by_key(|(part, _)| plan.position(part.limit().name()));
-    let mut fields = FieldSetBuilder::new(plan.dialects(), None);
+    let mut fields = FieldSetBuilder::new(plan.dialects());
     for (part, level) in &levels {
         let limit = part.limit();
         let (policy, partition_key) = (plan.policy(limit), plan.partition_key_of(part.key()));

@@ -1,7 +1,6 @@
 //! The body of a response: that of the inner service, or that of a refusal.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -29,15 +28,42 @@ pin_project! {
     }
 }
 
-/// The text of a refusal, if any. It has the size of one pointer, since every response has room for
-/// it.
-pub(super) type RefusalText = Option<Arc<Bytes>>;
+/// The text of a refusal.
+#[derive(Clone, Debug)]
+pub(super) enum RefusalText {
+    /// None, also in place of an empty one, which would be an empty frame: a gRPC client reads the
+    /// head as trailers only if the stream ends with it.
+    None,
+    /// That of the only limit of a layer.
+    Kept(&'static Bytes),
+    /// Boxed, since every response has room for it.
+    Own(Box<Bytes>),
+}
 
-/// Boxes a text, so that a body has the size of one pointer.
-pub(super) fn to_refusal_text(text: Bytes) -> RefusalText {
-    // An empty text becomes no text, and so no empty frame: a gRPC client reads the head as
-    // trailers only if the stream ends with it.
-    (!text.is_empty()).then(|| Arc::new(text))
+impl RefusalText {
+    pub(super) fn new(text: Bytes) -> Self {
+        if text.is_empty() { Self::None } else { Self::Own(Box::new(text)) }
+    }
+
+    pub(super) const fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::None)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Kept(text) => text.len(),
+            Self::Own(text) => text.len(),
+        }
+    }
+
+    pub(super) fn into_bytes(self) -> Option<Bytes> {
+        match self {
+            Self::None => None,
+            Self::Kept(text) => Some(text.clone()),
+            Self::Own(text) => Some(*text),
+        }
+    }
 }
 
 impl<B> ResponseBody<B> {
@@ -74,16 +100,16 @@ where
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().kind.project() {
             BodyKindProjection::Inner { body } => body.poll_frame(cx),
-            BodyKindProjection::Refusal { text } => Poll::Ready(
-                text.take().map(|text| Ok(Frame::data(Arc::unwrap_or_clone(text).into()))),
-            ),
+            BodyKindProjection::Refusal { text } => {
+                Poll::Ready(text.take().into_bytes().map(|text| Ok(Frame::data(text.into()))))
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             BodyKind::Inner { body } => body.is_end_stream(),
-            BodyKind::Refusal { text } => text.is_none(),
+            BodyKind::Refusal { text } => matches!(text, RefusalText::None),
         }
     }
 
@@ -91,8 +117,7 @@ where
         match &self.kind {
             BodyKind::Inner { body } => body.size_hint(),
             BodyKind::Refusal { text } => {
-                let len = text.as_ref().map_or(0, |text| text.len());
-                SizeHint::with_exact(u64::try_from(len).unwrap_or(u64::MAX))
+                SizeHint::with_exact(u64::try_from(text.len()).unwrap_or(u64::MAX))
             }
         }
     }

@@ -172,7 +172,7 @@ pub(crate) fn snapshot_fields(snapshots: &[Snapshot], style: &ResponseStyle) -> 
 }
 
 fn fields_of(snapshots: &[Snapshot], dialects: Dialects) -> FieldSet {
-    let mut builder = FieldSetBuilder::new(dialects, None);
+    let mut builder = FieldSetBuilder::new(dialects);
     // A limit that grants nothing has no window, and no time to come back that a field could tell.
     for snapshot in snapshots.iter().filter(|snapshot| !snapshot.limit().quota().is_none()) {
         let (limit, level) = (snapshot.limit(), snapshot.level());

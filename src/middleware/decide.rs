@@ -9,7 +9,7 @@ use http::StatusCode;
 use super::action::{
     Action, EventualAction, QueuedSlot, Refusal, Rejection, RenderedAction, RuleDemands, to_static,
 };
-use super::advertise::{field_set, on_lone_response};
+use super::advertise::field_set;
 use super::ledger::RequestLedger;
 use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
@@ -36,7 +36,7 @@ pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
 pub(super) fn decide_one(
     plan: &Arc<Plan>,
     head: &Head<'_>,
-    demand: Result<Option<Demand<RuleLimit<'_>>>, super::missing_key::NoKey>,
+    demand: Result<Option<Demand<RuleLimit<'_>>>, super::rule::NoKey>,
 ) -> RenderedAction {
     let action = match demand {
         Ok(Some(demand)) => ask(plan, RuleDemands::from_buf([demand])),
@@ -260,11 +260,11 @@ pub(super) fn on_admission(
     outcome: &CompleteAnswer,
 ) -> OnResponse {
     if let [demand] = demands
-        && let Some(lone) = on_lone_response(plan, demand.limit(), || outcome.level(demand))
+        && let Some(lone) = OnResponse::of_lone(plan, demand.limit(), || outcome.level(demand))
     {
         return lone;
     }
-    let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
+    let fields = plan.sends_fields.then(|| field_set(plan, demands, outcome));
     let ledger = RequestLedger::from_outcome(plan, demands, outcome);
     OnResponse::new(fields, None, RunningLedger(ledger))
 }

@@ -12,7 +12,7 @@ use super::on_refusal::OnRefusal;
 use super::plan::Plan;
 use super::queue::Queue;
 use super::rule::Rule;
-use super::rules::{LayerSettings, Rules};
+use super::rule::{LayerSettings, Rules};
 use super::service::RateLimit;
 use crate::fields::{Dialects, PartitionKey, RetryAfter};
 use crate::key::{Head, IntoExtracted, KeyExtractor};

@@ -13,7 +13,7 @@ use super::meter::Meter;
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
 use super::response_head::ResponseHead;
-use super::rule_options::ResponseEffect;
+use super::rule::ResponseEffect;
 use crate::algebra::Verdict;
 use crate::backend::BackendError;
 use crate::limiter::{

@@ -2,7 +2,6 @@
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -15,15 +14,11 @@ use crate::limiter::{Limit, RateLimited};
 ///
 /// A misconfiguration affects every request. It is logged once as an error, and then at debug level.
 /// Failures of the store are in the log of the limiter.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Log {
-    state: Arc<LogState>,
-}
-
-/// Which kinds of lines have been logged. Each kind has a flag of its own: a client can leave a key
-/// out at any time, and must not suppress another line by that.
+///
+/// Which kinds of lines have been logged has a flag for each kind: a client can leave a key out at any
+/// time, and must not suppress another line by that.
 #[derive(Debug, Default)]
-struct LogState {
+pub(super) struct Log {
     misconfigured_key: AtomicBool,
     missing_key: AtomicBool,
     empty_key: AtomicBool,
@@ -33,12 +28,12 @@ impl Log {
     /// A request without a usable key was answered with this status; `None` if it passes.
     pub(super) fn no_key(&self, limit: &Limit, error: &KeyError, status: Option<StatusCode>) {
         let flag = match status {
-            _ if error.is_misconfigured() => Some(&self.state.misconfigured_key),
-            _ if error.is_empty() => Some(&self.state.empty_key),
+            _ if error.is_misconfigured() => Some(&self.misconfigured_key),
+            _ if error.is_empty() => Some(&self.empty_key),
             // Intended: the configuration lets such requests pass.
             None => return,
             Some(status) if error.is_missing() && status.is_server_error() => {
-                Some(&self.state.missing_key)
+                Some(&self.missing_key)
             }
             Some(_) => None,
         };

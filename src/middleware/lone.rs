@@ -1,92 +1,148 @@
 //! The fast path of a decision, which most requests take: the only rule of the layer takes tokens
 //! from one bucket in the memory of this process, so no list is needed.
 
+use std::borrow::Cow;
 use std::slice;
 use std::sync::Arc;
 
 use super::action::RenderedAction;
-use super::advertise::on_lone_response;
-use super::decide::{decide_one, on_admission};
+use super::decide::{decide, decide_one, on_admission};
+use super::on_response::OnResponse;
 use super::plan::Plan;
+use super::planned_rule::demand;
 use super::reject::{TOO_MANY, render_lone, render_refusal};
-use crate::algebra::{Terms, Verdict};
-use crate::backend::{Applied, Charge, Memory, Reading};
-use crate::key::{Extracted, Head};
-use crate::limiter::{CompleteAnswer, Level, Limit, Observers, Report, units_of};
+use crate::algebra::{Terms, Units, Verdict};
+use crate::backend::{Applied, Charge, Key, Memory, Reading, UnknownBucket};
+use crate::key::{Extracted, Head, KeyError};
+use crate::limiter::{CompleteAnswer, Level, Limit, Report, units_of};
 
-/// Decides about a request by the first rule, which is the only one of the layer.
-// Not inlined, so it is compiled once and not for each service. Most responses need only the
-// reading of the bucket; a demand and an outcome are made for the others alone.
+/// Decides about a request: by the first rule, if that is the only one.
+// Not inlined, so it is compiled once and not for each service. What few requests need has functions
+// of its own, so that it does not lie between the instructions of all others.
 #[inline(never)]
-pub(super) fn decide(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>) -> RenderedAction {
-    let planned = &plan.first;
-    let key = match planned.extract(head) {
-        Ok(Extracted::Key(key)) => key,
-        keyless => {
-            return decide_one(
-                plan,
-                head,
-                planned.demand_without_key(&plan.limiter, head, keyless, 0),
-            );
-        }
+pub(super) fn decide_lone(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
+    let (true, Some(memory)) = (plan.is_lone, plan.limiter.memory()) else {
+        return decide(plan, head);
     };
+    let planned = &plan.first;
+    let extracted = planned.extract(head);
+    // Borrowed: a key takes five words, which would be copied.
+    let Ok(Extracted::Key(key)) = &extracted else { return decide_keyless(plan, head, extracted) };
+    match plan.usual() {
+        Some((limit, units)) => charge(plan, memory, head, (limit, key, planned.cost(head)), units),
+        None => decide_unusual(plan, memory, head, key),
+    }
+}
+
+#[inline(always)]
+fn charge(
+    plan: &Arc<Plan>,
+    memory: &Memory,
+    head: &Head<'_>,
+    demanded: Demanded<'_>,
+    units: Units,
+) -> RenderedAction {
+    let (limit, key, cost) = demanded;
+    match memory.charge(&Charge::take(limit.bucket_of(key), limit.bucket(), units)) {
+        Ok((at, reading)) => {
+            if plan.is_observed {
+                tell(plan, limit, cost, reading);
+            }
+            let level = || Level::admitted(reading.state(), cost.unwrap_or(1), at);
+            if reading.verdict() == Verdict::Admitted
+                && let Some(on_response) = OnResponse::of_lone(plan, limit, level)
+            {
+                return RenderedAction::Run(on_response);
+            }
+            act(plan, head, demanded, Applied::one(at, reading))
+        }
+        Err(unknown) => decide_unknown(plan, head, demanded, units, unknown),
+    }
+}
+
+/// Whose limit or cost depends on the request, or whose limit is in shards or grants less.
+#[inline(never)]
+fn decide_unusual(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>, key: &Key) -> RenderedAction {
+    let planned = &plan.first;
     let Some(choice) = planned.choose(&plan.limiter, head) else {
         return decide_one(plan, head, Ok(None));
     };
-    let (limit, explicit_cost) = (choice.shared(), planned.cost(head));
-    let cost = explicit_cost.unwrap_or(1);
-    let (false, Ok(units)) = (limit.is_in_shards(), units_of(limit, cost, Terms::AT_ONCE)) else {
-        return decide_one(plan, head, Ok(Some(choice.demand(key, explicit_cost, 0))));
-    };
-    let jitter = || plan.limiter.random().up_to(plan.settings.jitter);
-    let charge = || Charge::take(limit.bucket_of(&key), limit.bucket(), units);
-    let applied = match memory.charge(&charge()) {
-        Ok((at, reading)) => {
-            tell(plan, limit, cost, &reading);
-            let level = || Level::new(limit, slice::from_ref(&reading), cost, at);
-            let action = match reading.verdict() {
-                Verdict::Admitted => on_lone_response(plan, limit, level).map(RenderedAction::Run),
-                _ => {
-                    let after = || reading.wait().saturating_add(jitter());
-                    render_lone(plan, limit, &level(), after, head).map(RenderedAction::Respond)
-                }
-            };
-            if let Some(action) = action {
-                return action;
-            }
-            Applied::one(at, reading)
+    let (limit, explicit_cost) = (&*choice, planned.cost(head));
+    let units = units_of(limit, explicit_cost.unwrap_or(1), Terms::AT_ONCE);
+    match units {
+        Ok(units) if !limit.is_in_shards() => {
+            charge(plan, memory, head, (limit, key, explicit_cost), units)
         }
-        Err(unknown) => {
-            let applied = unknown.charge(&charge());
-            applied.readings().iter().for_each(|reading| tell(plan, limit, cost, reading));
-            applied
+        _ => decide_one(plan, head, Ok(Some(demand(choice, key.clone(), explicit_cost, 0)))),
+    }
+}
+
+/// What the request demands: of which limit, by which key, and the cost if one was set.
+type Demanded<'r> = (&'r Arc<Limit>, &'r Key, Option<u64>);
+
+/// A request that is not admitted, or to whose response more is to be done.
+#[cold]
+#[inline(never)]
+fn act(
+    plan: &Arc<Plan>,
+    head: &Head<'_>,
+    (limit, key, explicit_cost): Demanded<'_>,
+    applied: Applied,
+) -> RenderedAction {
+    let jitter = plan.limiter.random().up_to(plan.settings.jitter);
+    if let [reading] = applied.readings()
+        && reading.verdict() != Verdict::Admitted
+    {
+        let cost = explicit_cost.unwrap_or(1);
+        let level = Level::new(limit, slice::from_ref(reading), cost, applied.now());
+        let after = reading.wait().saturating_add(jitter);
+        if let Some(response) = render_lone(plan, limit, &level, after, head) {
+            return RenderedAction::Respond(response);
         }
-    };
-    let (demands, outcome) =
-        ([choice.demand(key, explicit_cost, 0)], CompleteAnswer::of_memory(applied));
+    }
+    let demands = [demand(Cow::Borrowed(limit), key.clone(), explicit_cost, 0)];
+    let outcome = CompleteAnswer::of_memory(applied);
     match outcome.verdict() {
         Verdict::Admitted => RenderedAction::Run(on_admission(plan, &demands, &outcome)),
         _ => RenderedAction::Respond(render_refusal(
-            plan,
-            &demands,
-            &outcome,
-            TOO_MANY,
-            jitter(),
-            head,
+            plan, &demands, &outcome, TOO_MANY, jitter, head,
         )),
     }
 }
 
-/// Tells the observers what the bucket has answered.
-#[inline(always)]
-fn tell(plan: &Plan, limit: &Limit, cost: u64, reading: &Reading) {
-    if let Some(observers) = plan.limiter.observers() {
-        tell_each(observers, limit, cost, reading);
+/// A bucket that is new, or is counted in other numbers.
+#[cold]
+#[inline(never)]
+fn decide_unknown(
+    plan: &Arc<Plan>,
+    head: &Head<'_>,
+    demanded: Demanded<'_>,
+    units: Units,
+    unknown: UnknownBucket<'_>,
+) -> RenderedAction {
+    let (limit, key, cost) = demanded;
+    let applied = unknown.charge(&Charge::take(limit.bucket_of(key), limit.bucket(), units));
+    for reading in applied.readings().iter().filter(|_| plan.is_observed) {
+        tell(plan, limit, cost, *reading);
     }
+    act(plan, head, demanded, applied)
 }
 
 #[cold]
 #[inline(never)]
-fn tell_each(observers: &Observers, limit: &Limit, cost: u64, reading: &Reading) {
-    Report::of_reading(limit, cost, reading).tell(observers);
+fn decide_keyless(
+    plan: &Arc<Plan>,
+    head: &Head<'_>,
+    extracted: Result<Extracted, KeyError>,
+) -> RenderedAction {
+    decide_one(plan, head, plan.first.demand_without_key(&plan.limiter, head, extracted, 0))
+}
+
+/// Tells the observers what the bucket has answered.
+#[cold]
+#[inline(never)]
+fn tell(plan: &Plan, limit: &Limit, cost: Option<u64>, reading: Reading) {
+    if let Some(observers) = plan.limiter.observers() {
+        Report::of_reading(limit, cost.unwrap_or(1), &reading).tell(observers);
+    }
 }

@@ -75,8 +75,7 @@ impl LayerView {
 }
 
 fn respond(plan: &Plan, rejection: &Rejection<'_>, head: &Head<'_>) -> Response<Bytes> {
-    let text = |text: Option<Arc<Bytes>>| text.map(Arc::unwrap_or_clone).unwrap_or_default();
-    render(plan, rejection, head).map(text)
+    render(plan, rejection, head).map(|text| text.into_bytes().unwrap_or_default())
 }
 
 impl Outlook {

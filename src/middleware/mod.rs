@@ -300,7 +300,6 @@ mod body;
 mod buffer_body;
 mod buffered_body;
 mod call_response;
-mod chosen_limit;
 mod decide;
 mod future;
 mod layer;
@@ -309,11 +308,9 @@ mod ledger;
 mod log;
 #[cfg(feature = "memory")]
 mod lone;
-mod lone_response;
 #[cfg(feature = "axum")]
 mod look;
 mod meter;
-mod missing_key;
 mod on_refusal;
 mod on_response;
 mod plan;
@@ -325,10 +322,7 @@ mod reject;
 mod response_head;
 mod rule;
 mod rule_builder;
-mod rule_options;
-mod rules;
 mod service;
-mod setup_check;
 mod shadow;
 mod waiter_counter;
 
@@ -341,17 +335,15 @@ pub use self::buffered_body::BufferedBody;
 pub(crate) use self::buffered_body::{BufferError, buffer};
 #[cfg(feature = "axum")]
 pub(crate) use self::call_response::{ResponseStyle, response_of, snapshot_fields};
-pub use self::chosen_limit::ChosenLimit;
 pub use self::future::ResponseFuture;
 pub use self::layer::{IsOne, One, RateLimitLayer, Several};
 #[cfg(feature = "axum")]
 pub(crate) use self::look::{LayerView, Outlook};
 pub use self::meter::Meter;
-pub use self::missing_key::MissingKey;
 pub use self::on_refusal::{OnRefusal, RefusedRequest};
 pub use self::portion::{Portion, PortionError};
 pub use self::queue::{Queue, QueueFull};
 pub use self::response_head::ResponseHead;
-pub use self::rule::Rule;
+pub use self::rule::{ChosenLimit, MissingKey, Rule};
 pub use self::service::RateLimit;
 pub use crate::limiter::OnFailure;

@@ -6,8 +6,9 @@ use http::{HeaderValue, Request, Response};
 
 use super::admission::Admission;
 use super::ledger::RequestLedger;
-use super::lone_response::LoneResponse;
-use crate::fields::{FieldNumbers, FieldSet, SERVER_TIMING};
+use super::plan::Plan;
+use crate::fields::{FieldNumbers, FieldSet, KeptPolicy, SERVER_TIMING};
+use crate::limiter::{Level, Limit};
 
 /// Small, since the future of every response contains it.
 #[derive(Default)]
@@ -15,7 +16,7 @@ pub(super) enum OnResponse {
     #[default]
     Nothing,
     /// Adds the fields for the only limit. The text is formatted when the response is there.
-    Member(Arc<LoneResponse>, FieldNumbers),
+    Member(&'static KeptPolicy, FieldNumbers),
     /// Any other combination.
     Tasks(Box<ResponseTasks>),
 }
@@ -60,6 +61,24 @@ impl OnResponse {
         Self::Tasks(Box::new(ResponseTasks { fields, server_timing, ledger }))
     }
 
+    /// What most layers do with the response of an admitted request: nothing, or they add the fields of
+    /// draft 11 for their only limit. `None` if this layer does more.
+    #[inline(always)]
+    pub(super) fn of_lone(
+        plan: &Plan,
+        limit: &Limit,
+        level: impl FnOnce() -> Level,
+    ) -> Option<Self> {
+        if plan.tracks_charges {
+            return None;
+        }
+        if !plan.sends_fields {
+            return Some(Self::Nothing);
+        }
+        let policy = plan.kept_policy(limit)?;
+        Some(Self::Member(policy, policy.numbers(limit, &level())))
+    }
+
     pub(super) fn ledger(&self) -> Option<&Arc<RequestLedger>> {
         match self {
             Self::Nothing | Self::Member(..) => None,
@@ -87,7 +106,7 @@ impl OnResponse {
         // Taken out: the destructor that runs later finds nothing left to settle.
         match std::mem::take(self) {
             Self::Nothing => {}
-            Self::Member(lone, numbers) => lone.template.write_to(numbers, response.headers_mut()),
+            Self::Member(policy, numbers) => policy.write_to(numbers, response.headers_mut()),
             Self::Tasks(tasks) => tasks.finish(response),
         }
     }

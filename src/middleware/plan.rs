@@ -1,96 +1,105 @@
-//! The plan of a layer: its rules prepared for requests, and the path of decisions, chosen once.
+//! The plan of a layer: its rules prepared for requests.
 
 use std::borrow::Cow;
 use std::fmt;
+#[cfg(feature = "memory")]
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::log::Log;
-use super::lone_response::LoneResponse;
 use super::on_refusal::RefusalWording;
-use super::planned_rule::{PlannedRule, RuleLimit};
-use super::rules::{LayerSettings, Rules};
+use super::planned_rule::PlannedRule;
+#[cfg(feature = "memory")]
+use super::planned_rule::fixed_units;
+use super::rule::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
-use crate::fields::{Dialects, FieldTemplate, LoneTemplate, PolicyText, RetryAfter};
+#[cfg(feature = "memory")]
+use crate::algebra::Units;
+use crate::fields::{Dialects, KeptPolicy, PolicyText, RetryAfter};
 use crate::key::Key;
-use crate::limiter::{Demand, Limit, LimitUse, Mode, RateLimiter};
+use crate::limiter::{Limit, LimitUse, Mode, RateLimiter};
 
 /// The state that all services of a layer share.
+// What each request reads comes first, in as few cache lines as it takes.
+#[repr(C)]
 pub(super) struct Plan {
     pub(super) limiter: RateLimiter,
-    pub(super) settings: LayerSettings,
-    pub(super) path: DecisionPath,
-    pub(super) first: PlannedRule,
-    rest: Vec<PlannedRule>,
+    /// Whether there is one rule that applies to all requests, is enforced on all keys and does not
+    /// queue. With a memory store, its decision needs no list.
+    #[cfg(feature = "memory")]
+    pub(super) is_lone: bool,
+    /// Whether the limiter has observers.
+    #[cfg(feature = "memory")]
+    pub(super) is_observed: bool,
     /// Whether the tokens of a request can change after the decision, so that it needs a ledger.
     pub(super) tracks_charges: bool,
-    /// The header fields that are the same for every request to which all rules apply.
-    template: Option<Arc<FieldTemplate>>,
-    /// The fields and the refusals of a layer with one limit.
-    lone_template: Option<Arc<LoneResponse>>,
-    /// Whether refusals have the wording of that template.
-    uses_template_wording: bool,
-    /// The number of rules in the template.
-    advertised_count: usize,
+    /// Whether responses get header fields about limits.
+    pub(super) sends_fields: bool,
+    /// Whether refusals have the wording of a [`KeptPolicy`].
+    uses_kept_wording: bool,
+    pub(super) first: PlannedRule,
+    rest: Vec<PlannedRule>,
+    pub(super) settings: LayerSettings,
+    /// What the only limit was replaced by. There is room for some: further ones are looked up and
+    /// formatted for each request.
+    versions: [OnceLock<Version>; VERSIONS],
+    /// Which of them is in force, as far as is known; see [`usual`](Self::usual).
+    #[cfg(feature = "memory")]
+    in_force: AtomicUsize,
     pub(super) waiters: WaiterCounter,
     /// How it uses its limits, once it has made a service.
     uses: OnceLock<Box<[Arc<LimitUse>]>>,
     pub(super) log: Log,
 }
 
-/// How the requests of a layer are decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DecisionPath {
-    /// By one rule that applies to all requests, is enforced on all keys and does not queue. With a
-    /// memory store, such a decision needs no list.
-    Lone,
-    General,
+/// Numbers that stand in place of those of a limit.
+struct Version {
+    limit: Arc<Limit>,
+    #[cfg(feature = "memory")]
+    units: Option<Units>,
+    policy: Option<&'static KeptPolicy>,
 }
 
-impl DecisionPath {
-    fn new(rules: &Rules) -> Self {
-        let Rules { first, rest, settings } = rules;
-        let is_lone = rest.is_empty() && first.options.is_none() && settings.queue.is_none();
-        if is_lone { Self::Lone } else { Self::General }
-    }
-}
+const VERSIONS: usize = 7;
 
 impl Plan {
     pub(super) fn new(limiter: RateLimiter, rules: &Rules) -> Self {
         let settings = rules.settings.clone();
         let depends = rules.iter().any(|rule| rule.depends_on_response());
+        #[cfg(feature = "memory")]
+        let is_lone =
+            rules.rest.is_empty() && rules.first.options.is_none() && settings.queue.is_none();
         let mut plan = Self {
+            #[cfg(feature = "memory")]
+            is_lone,
+            #[cfg(feature = "memory")]
+            is_observed: limiter.observers().is_some(),
             limiter,
-            path: DecisionPath::new(rules),
+            tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
+            sends_fields: !settings.style.dialects.is_none(),
+            uses_kept_wording: settings.style.retry_after == RetryAfter::Seconds
+                && matches!(settings.style.on_refusal.wording(), RefusalWording::ProblemDetails),
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
-            tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
-            template: None,
-            lone_template: None,
-            uses_template_wording: settings.style.retry_after == RetryAfter::Seconds
-                && matches!(settings.style.on_refusal.wording(), RefusalWording::ProblemDetails),
-            advertised_count: 0,
+            settings,
+            versions: [const { OnceLock::new() }; VERSIONS],
+            #[cfg(feature = "memory")]
+            in_force: AtomicUsize::new(0),
             waiters: WaiterCounter::default(),
             uses: OnceLock::new(),
             log: Log::default(),
-            settings,
         };
-        // Counted on the finished rules, since `advertised` reads them from the plan.
-        plan.advertised_count = plan.advertised().count();
+        // One text for all requests holds only if each of them is told the same limit with the same
+        // key: no rule chooses its limit, and no partition key is shown.
         let differs = rules.iter().any(|rule| rule.chooser.is_some())
             || plan.settings.partition_key.is_some();
-        // One template for all requests holds only if each of them is told the same limits with the
-        // same keys: no rule chooses its limit, and no partition key is shown.
-        if !differs {
-            let policies = plan.advertised().map(|rule| &rule.policy);
-            let template = Arc::new(FieldTemplate::new(plan.dialects(), policies));
-            let is_lone = plan.advertised_count == 1
-                && (plan.dialects().is_draft_11_alone() || !plan.sends_fields());
-            let lone = || {
-                let limit = &plan.advertised().next().unwrap_or(&plan.first).rule.limit;
-                Arc::new(plan.lone_response(limit, Arc::clone(&template)))
-            };
-            plan.lone_template = is_lone.then(lone);
-            plan.template = Some(template);
+        let is_told_alone = plan.advertised().count() == 1
+            && (plan.dialects().is_draft_11_alone() || !plan.sends_fields);
+        if is_told_alone && !differs {
+            let mut all = std::iter::once(&mut plan.first).chain(&mut plan.rest);
+            if let Some(told) = all.find(|planned| planned.rule.is_enforced_on_some()) {
+                told.kept = KeptPolicy::of(&told.rule.limit);
+            }
         }
         plan
     }
@@ -149,57 +158,92 @@ impl Plan {
         self.settings.style.dialects
     }
 
-    /// Whether responses get header fields about limits.
-    #[inline]
-    pub(super) fn sends_fields(&self) -> bool {
-        !self.dialects().is_none()
-    }
-
-    /// The template, if it shows the limits of these demands and no others.
-    #[inline]
-    pub(super) fn template_for(
-        &self,
-        demands: &[Demand<RuleLimit<'_>>],
-    ) -> Option<&Arc<FieldTemplate>> {
-        // Only if each advertised rule has a demand: the template has a member for each of them.
-        // Numbers that were replaced are not in it.
-        self.template.as_ref().filter(|_| {
-            demands.len() == self.advertised_count
-                && demands.iter().all(|demand| {
-                    let planned = self.rule_at(demand.limit.rule);
-                    planned.is_some_and(|planned| planned.has(demand.limit()))
-                })
-        })
-    }
-
-    /// The template of a layer with one limit, if there is one for these numbers.
+    /// The limit of the first rule with the numbers in force, and what each request takes of its
+    /// bucket; `None` if that has to be found out for each request.
+    #[cfg(feature = "memory")]
     #[inline(always)]
-    pub(super) fn lone_template_for(&self, limit: &Limit) -> Option<&Arc<LoneResponse>> {
-        let lone = self.lone_template.as_ref()?;
-        if lone.is_for(limit) {
-            return Some(lone);
+    pub(super) fn usual(&self) -> Option<(&Arc<Limit>, Units)> {
+        match self.limiter.replacement_count() {
+            0 => Some((&self.first.rule.limit, self.first.units?)),
+            count => self.usual_version(count),
         }
-        lone.replaced(limit, || {
-            // Kept only for the numbers in force: these stay where they are as long as the limiter
-            // lives, which the plan holds.
-            let current = self.limiter.replacement(self.limit())?;
-            let is_current = std::ptr::eq(Arc::as_ptr(current), limit);
-            let policy = is_current.then(|| PolicyText::new(current))?;
-            let fields = FieldTemplate::new(self.dialects(), std::iter::once(&policy));
-            Some(self.lone_response(current, Arc::new(fields)))
-        })
     }
 
-    fn lone_response(&self, limit: &Arc<Limit>, fields: Arc<FieldTemplate>) -> LoneResponse {
-        let template = LoneTemplate::new(limit, fields);
-        LoneResponse::new(template, Arc::clone(limit))
+    /// As [`usual`](Self::usual), for a limiter that has replaced something so often.
+    #[cfg(feature = "memory")]
+    #[inline(never)]
+    fn usual_version(&self, count: usize) -> Option<(&Arc<Limit>, Units)> {
+        let own = &self.first;
+        // The count that was current when the version was looked up, and its place, in one number.
+        let known = self.in_force.load(Ordering::Acquire);
+        let mut place = known % (VERSIONS + 1);
+        if known / (VERSIONS + 1) != count {
+            let current = self.limiter.current_shared(&own.rule.limit);
+            place = if Arc::ptr_eq(current, &own.rule.limit) { 0 } else { self.place_of(current)? };
+            let found = count.checked_mul(VERSIONS + 1)?.checked_add(place)?;
+            self.in_force.store(found, Ordering::Release);
+        }
+        let Some(version) = place.checked_sub(1) else {
+            return Some((&own.rule.limit, own.units?));
+        };
+        let Version { limit, units, .. } = self.versions.get(version)?.get()?;
+        Some((limit, (*units)?))
     }
 
-    /// The template of a layer with one limit, if it is for these numbers and its refusals have the
-    /// configured wording.
-    pub(super) fn refusal_template_for(&self, limit: &Limit) -> Option<&LoneTemplate> {
-        let lone = self.lone_template_for(limit).filter(|_| self.uses_template_wording);
-        lone.map(|lone| &lone.template)
+    /// The text of the only limit of the layer, with the numbers of this one; `None` if responses need
+    /// more.
+    #[inline(always)]
+    pub(super) fn kept_policy(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
+        let PlannedRule { rule, kept, .. } = &self.first;
+        match std::ptr::eq(&raw const *rule.limit, limit) {
+            true => *kept,
+            false => self.other_policy(limit),
+        }
+    }
+
+    /// As [`kept_policy`](Self::kept_policy), for another limit than that of the first rule.
+    #[inline(never)]
+    fn other_policy(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
+        let is = |known: &Arc<Limit>| std::ptr::eq(Arc::as_ptr(known), limit);
+        let mut versions = self.versions.iter().map_while(OnceLock::get);
+        if let Some(version) = versions.find(|version| is(&version.limit)) {
+            return version.policy;
+        }
+        let told = self.iter().find(|planned| planned.kept.is_some())?;
+        if is(&told.rule.limit) {
+            return told.kept;
+        }
+        // Only numbers in force are kept: a limit that is chosen for a request is not one of them.
+        let current = self.limiter.replacement(&told.rule.limit).filter(|current| is(current))?;
+        let place = self.place_of(current)?;
+        self.versions.get(place.checked_sub(1)?)?.get()?.policy
+    }
+
+    /// The place of these numbers among the versions, counted from one. They are added if there is room.
+    #[cold]
+    fn place_of(&self, limit: &Arc<Limit>) -> Option<usize> {
+        let place = self.versions.iter().position(|version| {
+            // Another request may add one meanwhile, and then this one has the next place.
+            Arc::ptr_eq(&version.get_or_init(|| self.version(limit)).limit, limit)
+        });
+        place?.checked_add(1)
+    }
+
+    fn version(&self, limit: &Arc<Limit>) -> Version {
+        Version {
+            limit: Arc::clone(limit),
+            #[cfg(feature = "memory")]
+            units: fixed_units(&self.first.rule, limit),
+            policy: self
+                .iter()
+                .find_map(|planned| planned.kept)
+                .and_then(|_| KeptPolicy::of(limit)),
+        }
+    }
+
+    /// The text of the only limit, if refusals are worded as it is.
+    pub(super) fn refusal_policy(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
+        self.kept_policy(limit).filter(|_| self.uses_kept_wording)
     }
 
     /// The partition of a key in base64, if the fields show it.
@@ -222,7 +266,6 @@ impl Plan {
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plan")
-            .field("path", &self.path)
             .field("rules", &self.iter().map(|planned| &planned.rule).collect::<Vec<_>>())
             .field("settings", &self.settings)
             .finish_non_exhaustive()

@@ -1,26 +1,38 @@
 //! A rule prepared for requests: computes what the rule demands of each.
 
-use std::borrow::Borrow;
-use std::sync::Arc;
+use std::borrow::{Borrow, Cow};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use http::StatusCode;
 
 use super::log::Log;
-use super::missing_key::{MissingKey, NoKey};
+use super::rule::{MissingKey, NoKey};
 use super::rule::{RequestCost, Rule};
-use super::setup_check::SetupCheck;
-use crate::fields::PolicyText;
-use crate::key::{Extracted, Head, Key, KeyError};
+#[cfg(feature = "memory")]
+use crate::algebra::{Terms, Units};
+use crate::fields::{KeptPolicy, PolicyText};
+use crate::key::{Extracted, Head, Key, KeyError, KeyExtractor, SetupWarning};
+#[cfg(feature = "memory")]
+use crate::limiter::units_of;
 use crate::limiter::{Demand, Limit, RateLimiter};
 
 /// A rule of a plan, with the state that all its requests share.
+// In the order in which requests read it.
+#[repr(C)]
 pub(super) struct PlannedRule {
     pub(super) rule: Rule,
-    pub(super) policy: PolicyText,
-    pub(super) log: Log,
+    /// What each request takes of one bucket, if that is the same for all.
+    #[cfg(feature = "memory")]
+    pub(super) units: Option<Units>,
+    /// The text of its limit, if that is the only one that responses tell, and they tell it in draft 11
+    /// or in no fields.
+    pub(super) kept: Option<&'static KeptPolicy>,
+    setup_check: SetupCheck,
     /// Whether requests have different keys.
     pub(super) is_keyed: bool,
-    setup_check: SetupCheck,
+    pub(super) policy: PolicyText,
+    pub(super) log: Log,
 }
 
 /// The limit of a request, and the position of its rule.
@@ -30,45 +42,37 @@ pub(super) struct RuleLimit<'p> {
 }
 
 /// The rule's limit, the one that was chosen for a request, or the one that stands in their place.
-pub(super) enum LimitRef<'p> {
-    Fixed(&'p Arc<Limit>),
-    Chosen(Arc<Limit>),
-}
+pub(super) type LimitRef<'p> = Cow<'p, Arc<Limit>>;
 
-impl<'p> LimitRef<'p> {
-    #[inline]
-    pub(super) fn shared(&self) -> &Arc<Limit> {
-        match self {
-            Self::Fixed(limit) => limit,
-            Self::Chosen(limit) => limit,
-        }
+/// Makes the demand of the rule at this position.
+pub(super) fn demand(
+    limit: LimitRef<'_>,
+    key: Key,
+    cost: Option<u64>,
+    rule: usize,
+) -> Demand<RuleLimit<'_>> {
+    let mut demand = Demand::new(RuleLimit { limit, rule });
+    demand.key = key;
+    if let Some(tokens) = cost {
+        demand.set_cost(tokens);
     }
-
-    /// Makes the demand of the rule at this position.
-    pub(super) fn demand(self, key: Key, cost: Option<u64>, rule: usize) -> Demand<RuleLimit<'p>> {
-        let mut demand = Demand::new(RuleLimit { limit: self, rule });
-        demand.key = key;
-        if let Some(tokens) = cost {
-            demand.set_cost(tokens);
-        }
-        demand
-    }
+    demand
 }
 
 impl RuleLimit<'_> {
     pub(super) fn shared_limit(&self) -> Arc<Limit> {
-        Arc::clone(self.limit.shared())
+        Arc::clone(&self.limit)
     }
 
     /// The same without a lifetime, for answers that come later.
     pub(super) fn to_static(&self) -> RuleLimit<'static> {
-        RuleLimit { limit: LimitRef::Chosen(self.shared_limit()), rule: self.rule }
+        RuleLimit { limit: Cow::Owned(self.shared_limit()), rule: self.rule }
     }
 }
 
 impl Borrow<Limit> for RuleLimit<'_> {
     fn borrow(&self) -> &Limit {
-        self.limit.shared()
+        &self.limit
     }
 }
 
@@ -77,15 +81,13 @@ impl PlannedRule {
         Self {
             policy: PolicyText::new(&rule.limit),
             is_keyed: !rule.key.is_global(),
+            #[cfg(feature = "memory")]
+            units: fixed_units(&rule, &rule.limit),
+            kept: None,
             rule,
             log: Log::default(),
             setup_check: SetupCheck::default(),
         }
-    }
-
-    /// Whether this is the rule's own limit, and not one that stands in its place.
-    pub(super) fn has(&self, limit: &Limit) -> bool {
-        std::ptr::eq(Arc::as_ptr(&self.rule.limit), limit)
     }
 
     /// Whether it applies to this request. `draw` is called only if the rule samples requests.
@@ -135,7 +137,7 @@ impl PlannedRule {
             Ok(Extracted::Key(key)) => Some(key),
             keyless => self.key_in_place(head, &keyless)?,
         };
-        let choose = |key| Some(self.choose(limiter, head)?.demand(key, None, position));
+        let choose = |key| Some(demand(self.choose(limiter, head)?, key, None, position));
         Ok(key.and_then(choose))
     }
 
@@ -213,7 +215,7 @@ impl PlannedRule {
         key: Key,
         rule: usize,
     ) -> Option<Demand<RuleLimit<'p>>> {
-        Some(self.choose(limiter, head)?.demand(key, self.cost(head), rule))
+        Some(demand(self.choose(limiter, head)?, key, self.cost(head), rule))
     }
 
     /// The limit of a request, with the numbers in force; `None` if the request is not limited.
@@ -224,21 +226,17 @@ impl PlannedRule {
         head: &Head<'_>,
     ) -> Option<LimitRef<'p>> {
         Some(match &self.rule.chooser {
-            None => LimitRef::Fixed(limiter.current_shared(&self.rule.limit)),
+            None => Cow::Borrowed(limiter.current_shared(&self.rule.limit)),
             Some(choose) => {
                 let chosen = choose(head)?;
-                limiter.replacement(&chosen).map_or(LimitRef::Chosen(chosen), LimitRef::Fixed)
+                limiter.replacement(&chosen).map_or(Cow::Owned(chosen), Cow::Borrowed)
             }
         })
     }
 
     /// What each request costs; `None` if that depends on the request.
     pub(super) const fn fixed_cost(&self) -> Option<u64> {
-        match self.rule.cost {
-            RequestCost::Request => Some(1),
-            RequestCost::Tokens(tokens) => Some(tokens),
-            RequestCost::ByRequest(_) => None,
-        }
+        self.rule.cost.fixed()
     }
 
     /// What a request costs; `None` if no cost was set.
@@ -249,5 +247,81 @@ impl PlannedRule {
             RequestCost::Tokens(tokens) => Some(*tokens),
             RequestCost::ByRequest(cost) => Some(cost(head)),
         }
+    }
+}
+
+/// The units of one bucket that each request takes of this limit; `None` if a request may take others,
+/// or if it takes them of two shards.
+#[cfg(feature = "memory")]
+pub(super) fn fixed_units(rule: &Rule, limit: &Limit) -> Option<Units> {
+    let is_fixed = rule.chooser.is_none() && !limit.is_in_shards();
+    let cost = rule.cost.fixed().filter(|_| is_fixed)?;
+    units_of(limit, cost, Terms::AT_ONCE).ok()
+}
+
+/// How many requests are checked. If several clients are active, it is unlikely that the first
+/// thousand requests all have one key by chance.
+const REQUESTS: u32 = 1_000;
+
+/// Logs each kind of [`SetupWarning`] once.
+///
+/// After the first thousand requests, a check is one load of a number that no longer changes. All
+/// accesses are relaxed, since no decision depends on them: the worst outcome of a race is a line
+/// that is not logged.
+// In this order: later requests read the first number alone.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct SetupCheck {
+    requests: AtomicU32,
+    is_logged: AtomicBool,
+    /// The key of the first warning that all requests have to raise, if it has one.
+    common_key: OnceLock<Option<Key>>,
+    /// Whether some request did not raise that warning.
+    differs: AtomicBool,
+}
+
+impl SetupCheck {
+    #[inline]
+    fn check(&self, limit: &Limit, extractor: &dyn KeyExtractor, head: &Head<'_>) {
+        if cfg!(feature = "tracing") && self.requests.load(Ordering::Relaxed) < REQUESTS {
+            self.check_request(limit, extractor, head);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn check_request(&self, limit: &Limit, extractor: &dyn KeyExtractor, head: &Head<'_>) {
+        let Self { requests, is_logged, common_key, differs } = self;
+        // The counter cannot wrap: it exceeds the bound by at most the number of threads.
+        let is_last = requests.fetch_add(1, Ordering::Relaxed).saturating_add(1) == REQUESTS;
+        let warning = extractor.setup_warning(head);
+        match &warning {
+            Some(warning) if warning.is_certain() => {
+                differs.store(true, Ordering::Relaxed);
+                if !is_logged.swap(true, Ordering::Relaxed) {
+                    log_warning(limit, warning);
+                }
+            }
+            Some(warning) => {
+                let key = warning.common_key();
+                // The first request sets the key, whichever thread gets here first. From then on,
+                // one request with another key is enough to rule the warning out.
+                if common_key.get_or_init(|| key.cloned()).as_ref() != key {
+                    differs.store(true, Ordering::Relaxed);
+                } else if is_last && !differs.load(Ordering::Relaxed) {
+                    log_warning(limit, warning);
+                }
+            }
+            None => differs.store(true, Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg_attr(not(feature = "tracing"), allow(unused_variables))]
+fn log_warning(limit: &Limit, warning: &SetupWarning) {
+    #[cfg(feature = "tracing")]
+    {
+        let key = warning.common_key().map(tracing::field::display);
+        tracing::warn!(limit = limit.name(), %warning, key, "possible misconfiguration (logged once)");
     }
 }

@@ -172,7 +172,7 @@ where
             drop(guard);
             let timing = fields::server_timing(&limit, waited);
             let fields =
-                used.filter(|_| plan.sends_fields()).map(|used| fields_after_turn(&plan, &used));
+                used.filter(|_| plan.sends_fields).map(|used| fields_after_turn(&plan, &used));
             let on_response = OnResponse::new(fields, timing, ledger);
             return Poll::Ready(Ok(QueueExit::Called(future, on_response)));
         }

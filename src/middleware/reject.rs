@@ -8,12 +8,12 @@ use http::{Method, Response, StatusCode};
 
 use super::action::{Refusal, Rejection};
 use super::advertise::field_set;
-use super::body::{self, RefusalText};
+use super::body::RefusalText;
 use super::call_response::{error_fields, refusal_for_good};
-use super::missing_key::NoKey;
 use super::on_refusal::{Handler, RefusalWording, RefusedRequest};
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
+use super::rule::NoKey;
 use crate::fields::{self, FieldSet, OutageHint, RetryHint, Wording};
 use crate::key::Head;
 use crate::limiter::{CompleteAnswer, Demand, Level, Limit, RateLimited, Snapshot};
@@ -66,11 +66,11 @@ pub(super) fn render_refusal(
     let after = outcome.wait().saturating_add(jitter);
     if let ([demand], TOO_MANY) = (demands, status) {
         let (limit, level) = (demand.limit(), outcome.level(demand));
-        if let Some(response) = render_lone(plan, limit, &level, || after, head) {
+        if let Some(response) = render_lone(plan, limit, &level, after, head) {
             return response;
         }
     }
-    let fields = plan.sends_fields().then(|| field_set(plan, demands, outcome));
+    let fields = plan.sends_fields.then(|| field_set(plan, demands, outcome));
     // If the queue had no room for a reserved slot, the verdict is `Reserved`: the limits that made
     // the request wait are then the ones that refuse it.
     let verdict = outcome.verdict();
@@ -111,20 +111,20 @@ pub(super) fn render_refusal(
     omit_body_for_head(head, to_refusal_text(response))
 }
 
-/// Renders the refusal by the only limit of a layer from the template; `None` if the template does
-/// not apply.
+/// Renders the refusal by the only limit of a layer from the text that is kept of it; `None` if the layer
+/// says it in other words.
 #[inline(never)]
 pub(super) fn render_lone(
     plan: &Plan,
     limit: &Limit,
     level: &Level,
-    after: impl FnOnce() -> Duration,
+    after: Duration,
     head: &Head<'_>,
 ) -> Option<Response<RefusalText>> {
-    let template = plan.refusal_template_for(limit).filter(|_| !is_grpc(head))?;
-    let after = after();
+    let policy = plan.refusal_policy(limit).filter(|_| !is_grpc(head))?;
     plan.log.refused(limit, after);
-    let mut response = template.refusal(template.numbers(limit, level), after);
+    let numbers = plan.sends_fields.then(|| policy.numbers(limit, level));
+    let mut response = fields::refusal_by(policy, numbers, after).map(RefusalText::Kept);
     fields::put_exact_wait(&mut response, head.extensions(), after);
     Some(omit_body_for_head(head, response))
 }
@@ -135,14 +135,14 @@ fn omit_body_for_head(
     mut response: Response<RefusalText>,
 ) -> Response<RefusalText> {
     if head.method() == Method::HEAD {
-        let length = response.body_mut().take().map_or(0, |text| text.len());
+        let length = response.body_mut().take().len();
         fields::put_content_length(&mut response, u64::try_from(length).ok());
     }
     response
 }
 
 fn to_refusal_text(response: Response<Bytes>) -> Response<RefusalText> {
-    response.map(body::to_refusal_text)
+    response.map(RefusalText::new)
 }
 
 /// Renders the response to a request that no wait helps.

@@ -1,14 +1,23 @@
-//! A rule: a limit with its key, its cost, its conditions and its effects.
+//! Rules and the settings of a layer, as data: a limit with its key, its cost, its conditions and its
+//! effects.
 //!
-//! A rule is data. `plan` prepares rules for requests, and `decide` applies them.
+//! `plan` prepares them for requests, and `decide` applies them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::missing_key::MissingKey;
-use super::rule_options::RuleOptions;
-use crate::key::{Head, KeyExtractor, global};
-use crate::limiter::Limit;
+use http::StatusCode;
+
+use super::call_response::ResponseStyle;
+use super::portion::Portion;
+use super::queue::Queue;
+use super::response_head::ResponseHead;
+use crate::backend::{BucketId, Key};
+use crate::fields::PartitionKey;
+use crate::key::{Head, KeyError, KeyExtractor, global};
+use crate::limiter::{Limit, OnFailure};
 
 /// A limit with its key, its cost, its conditions, and the effect of responses on its tokens.
 ///
@@ -61,6 +70,17 @@ pub(super) enum RequestCost {
     ByRequest(Arc<dyn Fn(&Head<'_>) -> u64 + Send + Sync>),
 }
 
+impl RequestCost {
+    /// What each request costs; `None` if that depends on the request.
+    pub(super) const fn fixed(&self) -> Option<u64> {
+        match self {
+            Self::Request => Some(1),
+            Self::Tokens(tokens) => Some(*tokens),
+            Self::ByRequest(_) => None,
+        }
+    }
+}
+
 impl Rule {
     pub(super) fn with_limit(limit: Arc<Limit>) -> Self {
         Self {
@@ -68,7 +88,7 @@ impl Rule {
             chooser: None,
             key: Arc::new(global()),
             cost: RequestCost::Request,
-            missing_key: MissingKey::Reject(http::StatusCode::INTERNAL_SERVER_ERROR),
+            missing_key: MissingKey::Reject(StatusCode::INTERNAL_SERVER_ERROR),
             options: None,
         }
     }
@@ -97,5 +117,181 @@ impl fmt::Debug for Rule {
             rule.field("options", options);
         }
         rule.finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct RuleOptions {
+    /// The rule applies to requests for which all of these return true.
+    pub(super) only: Vec<RequestPredicate>,
+    pub(super) sample: Portion,
+    /// The portion of the keys that the rule is enforced on; for the others, it is a shadow.
+    pub(super) enforced: Portion,
+    pub(super) refund_if: Option<ResponsePredicate>,
+    pub(super) reset_if: Option<ResponsePredicate>,
+}
+
+pub(super) type RequestPredicate = Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>;
+
+pub(super) type ResponsePredicate = Arc<dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync>;
+
+/// The effect of a response on the tokens that its request took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResponseEffect {
+    /// The tokens stay taken, unless the layer settles them.
+    Keep,
+    Refund,
+    Reset,
+}
+
+impl RuleOptions {
+    /// Whether the rule applies to this request. `draw` is called only if the rule samples
+    /// requests.
+    pub(super) fn applies_to(&self, head: &Head<'_>, draw: impl FnOnce() -> u64) -> bool {
+        let all = self.sample.is_all();
+        self.only.iter().all(|only| only(head)) && (all || self.sample.contains(draw()))
+    }
+
+    /// Whether the rule is enforced on this key. The answer is the same on every node and at any
+    /// time.
+    pub(super) fn enforces(&self, limit: &str, key: &Key) -> bool {
+        self.enforced.is_all() || self.enforced.contains(BucketId::new(limit, key).sample_hash())
+    }
+
+    /// Whether the response can have an effect on the tokens.
+    pub(super) const fn depends_on_response(&self) -> bool {
+        self.refund_if.is_some() || self.reset_if.is_some()
+    }
+
+    pub(super) fn effect(&self, response: &ResponseHead<'_>) -> ResponseEffect {
+        let says =
+            |predicate: &Option<ResponsePredicate>| predicate.as_ref().is_some_and(|p| p(response));
+        if says(&self.reset_if) {
+            return ResponseEffect::Reset;
+        }
+        if says(&self.refund_if) { ResponseEffect::Refund } else { ResponseEffect::Keep }
+    }
+}
+
+impl Default for RuleOptions {
+    fn default() -> Self {
+        let (sample, enforced) = (Portion::ALL, Portion::ALL);
+        Self { only: Vec::new(), sample, enforced, refund_if: None, reset_if: None }
+    }
+}
+
+impl fmt::Debug for RuleOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuleOptions")
+            .field("only", &self.only.len())
+            .field("sample", &format_args!("{}", self.sample))
+            .field("enforced", &format_args!("{}", self.enforced))
+            .field("refund_if", &self.refund_if.is_some())
+            .field("reset_if", &self.reset_if.is_some())
+            .finish()
+    }
+}
+
+/// What happens to a request if its key [is missing](crate::key::KeyError::missing).
+///
+/// A key that is present but cannot be used is a mistake of the client. Such a request is answered
+/// with 400, whatever is set here.
+#[doc(alias("UnableToExtractKey", "anonymous"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MissingKey {
+    /// The request is answered with this status; 500 by default.
+    ///
+    /// With debug assertions (`cargo run`, `cargo test`), the body of a 500 says which key is
+    /// missing and the way out, as the log does. In release builds it tells the client nothing.
+    Reject(StatusCode),
+    /// The request passes without being charged to this limit.
+    Exempt,
+    /// The request takes its tokens from one bucket for all requests without a key.
+    Shared,
+}
+
+/// A request without a usable key, which is not to run.
+pub(super) struct NoKey {
+    pub(super) status: StatusCode,
+    /// What the body says of it.
+    pub(super) detail: Option<Cow<'static, str>>,
+}
+
+impl NoKey {
+    pub(super) fn new(status: StatusCode, error: &KeyError) -> Self {
+        // Most tests install no log. Any other status was chosen for clients, and so is its body.
+        let is_told = cfg!(debug_assertions) && error.is_missing() && status.is_server_error();
+        Self { status, detail: is_told.then(|| error.message()) }
+    }
+}
+
+/// What the function of [`Rule::limit_with`](Rule::limit_with) returns: a limit, or none.
+#[derive(Clone, Debug)]
+pub struct ChosenLimit(pub(super) Option<Arc<Limit>>);
+
+impl From<Limit> for ChosenLimit {
+    fn from(limit: Limit) -> Self {
+        Self(Some(Arc::new(limit)))
+    }
+}
+
+impl From<&Limit> for ChosenLimit {
+    fn from(limit: &Limit) -> Self {
+        limit.clone().into()
+    }
+}
+
+impl From<Arc<Limit>> for ChosenLimit {
+    fn from(limit: Arc<Limit>) -> Self {
+        Self(Some(limit))
+    }
+}
+
+impl From<&Arc<Limit>> for ChosenLimit {
+    fn from(limit: &Arc<Limit>) -> Self {
+        Arc::clone(limit).into()
+    }
+}
+
+/// With `None`, the request is not limited.
+impl<L: Into<Self>> From<Option<L>> for ChosenLimit {
+    fn from(limit: Option<L>) -> Self {
+        limit.map_or(Self(None), L::into)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    pub(super) first: Rule,
+    pub(super) rest: Vec<Rule>,
+    pub(super) settings: LayerSettings,
+}
+
+/// The settings that concern the layer as a whole.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LayerSettings {
+    pub(super) style: ResponseStyle,
+    pub(super) partition_key: Option<PartitionKey>,
+    pub(super) on_failure: OnFailure,
+    pub(super) queue: Option<Queue>,
+    pub(super) jitter: Duration,
+    pub(super) settles: bool,
+    /// Whether a request gets its tokens back if it is dropped before its response.
+    pub(super) refunds_dropped: bool,
+    /// Whether requests get an `Admission` for their handlers.
+    pub(super) exposes: bool,
+}
+
+impl LayerSettings {
+    /// Whether the layer puts a meter or an `Admission` into the extensions of requests.
+    pub(super) const fn extends_requests(&self) -> bool {
+        self.settles || self.exposes
+    }
+}
+
+impl Rules {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Rule> {
+        std::iter::once(&self.first).chain(&self.rest)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 
-use super::chosen_limit::ChosenLimit;
+use super::rule::ChosenLimit;
 use super::rule::{RequestCost, Rule};
 use super::{MissingKey, Portion, ResponseHead};
 use crate::key::{Head, IntoExtracted, KeyExtractor, from_fn};

@@ -7,15 +7,14 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::action::RenderedAction;
+use super::action::{PendingAction, QueuedSlot, RenderedAction};
 use super::body::ResponseBody;
+#[cfg(not(feature = "memory"))]
 use super::decide::decide;
 use super::future::ResponseFuture;
 #[cfg(feature = "memory")]
-use super::lone;
+use super::lone::decide_lone as decide;
 use super::on_response::OnResponse;
-#[cfg(feature = "memory")]
-use super::plan::DecisionPath;
 use super::plan::Plan;
 use crate::key::Head;
 
@@ -63,45 +62,59 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
-        let Self { inner, plan } = self;
-        match dispatch(plan, &Head::new(&request)) {
-            RenderedAction::Run(on_response @ OnResponse::Tasks(_)) => {
-                ResponseFuture::running(inner.call(exposed(request, &on_response)), on_response)
-            }
-            RenderedAction::Run(on_response) => {
-                ResponseFuture::running(inner.call(request), on_response)
-            }
-            RenderedAction::Queue(slot) => {
-                // Drops the service that `poll_ready` readied: it may hold a resource that other
-                // requests need while this one waits.
-                *inner = inner.clone();
-                ResponseFuture::queued(inner.clone(), request, Arc::clone(plan), *slot)
-            }
+        let on_response = match decide(&self.plan, &Head::new(&request)) {
+            RenderedAction::Run(on_response) => on_response,
             RenderedAction::Respond(response) => {
-                // As above: this request does not use the ready service, and no other request may
-                // follow.
-                *inner = inner.clone();
-                ResponseFuture::rejected(response)
+                self.release();
+                return ResponseFuture::rejected(response);
             }
-            RenderedAction::Pending(pending) => {
-                // `poll_ready` readied this very service, so the future must own it; the clone
-                // left behind will be readied before its own first call.
-                let clone = inner.clone();
-                let ready = mem::replace(inner, clone);
-                ResponseFuture::deciding(pending, ready, request, Arc::clone(plan))
-            }
-        }
+            RenderedAction::Queue(slot) => return self.enqueue(request, *slot),
+            RenderedAction::Pending(pending) => return self.put_off(request, pending),
+        };
+        let request = match &on_response {
+            OnResponse::Tasks(_) => exposed(request, &on_response),
+            _ => request,
+        };
+        ResponseFuture::running(self.inner.call(request), on_response)
     }
 }
 
-/// Decides about a request, on the path of its plan.
-#[inline]
-fn dispatch(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
-    #[cfg(feature = "memory")]
-    if let (DecisionPath::Lone, Some(memory)) = (plan.path, plan.limiter.memory()) {
-        return lone::decide(plan, memory, head);
+impl<S: Clone> RateLimit<S> {
+    /// Lets a request wait for its turn.
+    #[cold]
+    #[inline(never)]
+    fn enqueue<B>(&mut self, request: Request<B>, slot: QueuedSlot) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        // The ready service may hold a resource that other requests need while this one waits.
+        self.release();
+        ResponseFuture::queued(self.inner.clone(), request, Arc::clone(&self.plan), slot)
     }
-    decide(plan, head)
+
+    /// Lets a request wait for the store.
+    #[cold]
+    #[inline(never)]
+    fn put_off<B>(&mut self, request: Request<B>, pending: PendingAction) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        // `poll_ready` readied this very service, so the future must own it; the clone left behind
+        // will be readied before its own first call.
+        let clone = self.inner.clone();
+        let ready = mem::replace(&mut self.inner, clone);
+        ResponseFuture::deciding(pending, ready, request, Arc::clone(&self.plan))
+    }
+
+    /// Drops the service that `poll_ready` readied, and with it what that has reserved: the request
+    /// does not use it, and no other one may follow.
+    #[inline]
+    fn release(&mut self) {
+        // A service without a destructor gives nothing back when it is dropped.
+        if mem::needs_drop::<S>() {
+            self.inner = self.inner.clone();
+        }
+    }
 }
 
 /// Adds the `Admission` and the meter to the extensions of the request.

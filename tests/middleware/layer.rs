@@ -205,6 +205,43 @@ async fn the_slot_reserved_for_a_refused_request_is_released() {
     }
 }
 
+/// A service without a destructor, whose clones are counted.
+struct Plain(&'static AtomicU32);
+
+impl Clone for Plain {
+    fn clone(&self) -> Self {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Self(self.0)
+    }
+}
+
+impl Service<Request<()>> for Plain {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        std::future::ready(Ok(Response::default()))
+    }
+}
+
+/// Each refusal cloned the service, also one that gives nothing back when it is dropped.
+#[tokio::test]
+async fn a_refusal_clones_no_service_that_has_nothing_to_release() {
+    static CLONES: AtomicU32 = AtomicU32::new(0);
+    let mut service = limiter(&ManualClock::new(START)).layer(&TWO).cost(2).layer(Plain(&CLONES));
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(ready(&mut service).await.call(request()).await.unwrap().status().as_u16());
+    }
+    assert_eq!(statuses, [200, 429, 429]);
+    assert_eq!(CLONES.load(Ordering::Relaxed), 0);
+}
+
 /// Several calls may be under way on one service while the store takes its time.
 #[tokio::test]
 async fn a_slow_store_answers_each_call_for_itself() {

@@ -9,7 +9,7 @@ use std::thread;
 
 #[cfg(feature = "peers")]
 use super::peers;
-use super::{decisions, layers, observed};
+use super::{decisions, layers, observed, trace};
 
 /// Does one work so often.
 pub type Work = fn(u32);
@@ -32,12 +32,19 @@ const WORKS: &[(&str, Work)] = &[
     ("100,000 addresses", decisions::many_addresses),
     ("three limits", decisions::three_limits),
     ("two shards", decisions::two_shards),
+    ("address, another replaced", decisions::another_replaced),
+    ("address replaced", decisions::address_replaced),
     ("newcomer", decisions::newcomer),
     ("newcomer at the bound", decisions::newcomer_at_the_bound),
     ("layer", layers::plain),
     #[cfg(feature = "peers")]
     ("layer: tower_governor", peers::tower_governor),
     ("layer with fields", layers::with_fields),
+    #[cfg(feature = "peers")]
+    ("layer with fields: tower_governor", peers::tower_governor_with_headers),
+    ("layer, another replaced", layers::another_replaced),
+    ("layer replaced", layers::replaced),
+    ("layer with fields replaced", layers::with_fields_replaced),
     ("layer refused", layers::refused),
     #[cfg(feature = "peers")]
     ("layer refused: tower_governor", peers::refused_by_tower_governor),
@@ -50,8 +57,22 @@ const WORKS: &[(&str, Work)] = &[
     ("layer, Prometheus", observed::layer_prometheus),
 ];
 
+/// Whose cache lines are counted.
+const IN_LINES: &[(&str, &str)] = &[
+    ("lines of address", "address"),
+    #[cfg(feature = "peers")]
+    ("lines of address: governor", "address: governor"),
+    ("lines of layer", "layer"),
+    #[cfg(feature = "peers")]
+    ("lines of layer: tower_governor", "layer: tower_governor"),
+    ("lines of layer with fields", "layer with fields"),
+    #[cfg(feature = "peers")]
+    ("lines of layer with fields: tower_governor", "layer with fields: tower_governor"),
+];
+
 /// What a request takes without a layer, which is not counted for the layer.
 const BARE: (&str, Work) = ("bare service", layers::bare);
+const BARE_LINES: (&str, &str) = ("lines of bare service", BARE.0);
 
 pub fn work(name: &str) -> Option<Work> {
     let mut all = WORKS.iter().chain([&BARE]);
@@ -59,7 +80,7 @@ pub fn work(name: &str) -> Option<Work> {
 }
 
 /// Counts all works under valgrind, and nothing of what comes before them. Of a layer it is what it
-/// adds; of a refusal all that is done.
+/// adds; of a refusal all that is done. Then the cache lines of some.
 ///
 /// Each work has a process of its own, so as many are counted at a time as there are processors.
 ///
@@ -67,12 +88,15 @@ pub fn work(name: &str) -> Option<Work> {
 ///
 /// If valgrind is missing (Debian: `apt-get install valgrind`) or fails.
 pub fn all() -> Result<Counts, String> {
-    let names: Vec<_> = [BARE].iter().chain(WORKS).map(|&(name, _)| name).collect();
+    let works = [BARE].iter().chain(WORKS).map(|&(name, _)| (name, name, collected as Counter));
+    let lines =
+        IN_LINES.iter().chain([&BARE_LINES]).map(|&(name, work)| (name, work, lines as Counter));
+    let names: Vec<_> = works.chain(lines).collect();
     let next = AtomicUsize::new(0);
     let count = || {
         let mut counted = Vec::new();
-        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-            counted.push((*name, collected(name)?));
+        while let Some((name, work, count)) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            counted.push((*name, count(work)?));
         }
         Ok(counted)
     };
@@ -82,12 +106,24 @@ pub fn all() -> Result<Counts, String> {
         counters.into_iter().map(|counter| counter.join().expect("no counter panics")).collect()
     });
     let counted: BTreeMap<_, _> = counted?.into_iter().flatten().collect();
-    let bare = counted[BARE.0];
-    let count = |&(name, _): &(&'static str, Work)| {
-        let adds = name.starts_with("layer") && !name.contains("refused");
-        (name, if adds { counted[name] - bare } else { counted[name] })
+    let count = |name: &'static str| {
+        let bare = match name {
+            _ if name.contains("refused") => 0.0,
+            _ if name.starts_with("layer") => counted[BARE.0],
+            _ if name.starts_with("lines of layer") => counted[BARE_LINES.0],
+            _ => 0.0,
+        };
+        (name, counted[name] - bare)
     };
-    Ok(WORKS.iter().map(count).collect())
+    let names = WORKS.iter().map(|&(name, _)| name).chain(IN_LINES.iter().map(|&(name, _)| name));
+    Ok(names.map(count).collect())
+}
+
+type Counter = fn(&str) -> Result<f64, String>;
+
+fn lines(name: &str) -> Result<f64, String> {
+    let lines = trace::of(name)?.lines();
+    Ok(f64::from(u32::try_from(lines).map_err(|error| error.to_string())?))
 }
 
 fn collected(name: &str) -> Result<f64, String> {

@@ -8,6 +8,8 @@ use std::task::{Context, Poll, Waker};
 use tollgate::backend::Memory;
 use tollgate::{DAY, Limit, Quota, RateLimiter, SECOND};
 
+use super::trace;
+
 /// More than can be asked for: all are admitted.
 const OPEN: u64 = 1_000_000_000;
 
@@ -18,11 +20,14 @@ static IN_TWO_SHARDS: Limit = Limit::new("limit", Quota::token_bucket(OPEN, SECO
 static SECOND_LIMIT: Limit = Limit::new("second", Quota::token_bucket(OPEN, SECOND));
 static THIRD_LIMIT: Limit = Limit::new("third", Quota::token_bucket(OPEN, SECOND));
 
-/// By this name a profiler tells what is measured from what comes before.
+/// By this name a profiler tells what is measured from what comes before. A trace is told by two
+/// marks, of an instruction each.
 #[inline(never)]
 pub fn measured<T>(works: impl IntoIterator<Item = T>, mut work: impl FnMut(T)) {
     for one in works {
+        trace::begin();
         work(black_box(one));
+        trace::end();
     }
 }
 
@@ -45,7 +50,28 @@ pub fn session() -> String {
 }
 
 pub fn address(times: u32) {
+    ask_by_address(&RateLimiter::in_memory(), times);
+}
+
+/// The numbers of another limiter are replaced.
+pub fn another_replaced(times: u32) {
+    replace(&RateLimiter::in_memory());
+    ask_by_address(&RateLimiter::in_memory(), times);
+}
+
+pub fn address_replaced(times: u32) {
     let limiter = RateLimiter::in_memory();
+    replace(&limiter);
+    ask_by_address(&limiter, times);
+}
+
+/// Puts other numbers in place of those of the open limit.
+pub fn replace(limiter: &RateLimiter) {
+    let other = Quota::token_bucket(OPEN - 1, SECOND);
+    limiter.replace(&OPEN_LIMIT, other).expect("a limit of these numbers");
+}
+
+fn ask_by_address(limiter: &RateLimiter, times: u32) {
     let ask = |client: Ipv4Addr| {
         assert!(black_box(at_once(limiter.limit(&OPEN_LIMIT).key(client)).is_ok()));
     };

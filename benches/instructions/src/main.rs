@@ -10,6 +10,8 @@ mod layers;
 mod observed;
 #[cfg(feature = "peers")]
 mod peers;
+mod trace;
+mod visits;
 
 use std::process::ExitCode;
 
@@ -18,6 +20,8 @@ usage: instructions-bench               count the instructions of all works, wit
        instructions-bench check         the same, and fail where a work takes over 5 % more than the file says
        instructions-bench keep          the same, and write the file
        instructions-bench loop NAME N   do one work so often, for a profiler
+       instructions-bench files NAME    the source files that one request of a work visits
+       instructions-bench shared NAME   its instructions that several processors have to agree on
 ";
 
 fn main() -> ExitCode {
@@ -27,14 +31,17 @@ fn main() -> ExitCode {
         [] => count::all().map(|counts| kept::print(&counts)),
         ["check"] => check(),
         ["keep"] => count::all().and_then(|counts| kept::write(&counts)),
-        ["loop", name, times] => match (count::work(name), times.parse()) {
-            (Some(work), Ok(times)) => {
-                work(times);
-                Ok(())
+        [how @ ("loop" | "traced"), name, times] => {
+            match (count::work(name), times.parse(), *how) {
+                (Some(work), Ok(times), "loop") => work(times),
+                (Some(work), Ok(times), _) => trace::be_traced(work, times),
+                _ => return usage(),
             }
-            _ => Err(USAGE.to_owned()),
-        },
-        _ => Err(USAGE.to_owned()),
+            Ok(())
+        }
+        ["files", name] if count::work(name).is_some() => visits::print_files(name),
+        ["shared", name] if count::work(name).is_some() => visits::print_shared(name),
+        _ => return usage(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -43,6 +50,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn usage() -> ExitCode {
+    eprint!("{USAGE}");
+    ExitCode::FAILURE
 }
 
 /// On a busy machine the clocks are compared more often for each decision, which adds some

@@ -49,6 +49,14 @@ pub fn tower_governor(times: u32) {
     theirs(Duration::from_nanos(1), 1_000_000_000, StatusCode::OK, times);
 }
 
+pub fn tower_governor_with_headers(times: u32) {
+    let mut config = GovernorConfigBuilder::default();
+    config.period(Duration::from_nanos(1)).burst_size(1_000_000_000);
+    let config = config.use_headers().finish();
+    let layer = GovernorLayer::new(config.expect("numbers above zero"));
+    drive(layer.layer(Inner), StatusCode::OK, times);
+}
+
 pub fn refused_by_tower_governor(times: u32) {
     theirs(DAY, 1, StatusCode::TOO_MANY_REQUESTS, times);
 }

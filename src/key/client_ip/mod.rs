@@ -221,6 +221,14 @@ impl ClientIp {
         self.find(head).map(to_canonical).ok_or_else(no_address)
     }
 
+    #[inline(never)]
+    fn key_of_v6(&self, address: Ipv6Addr) -> Key {
+        match embedded_ipv4(address) {
+            Some(address) => Key::from(address),
+            None => Key::network(address, self.ipv6_prefix),
+        }
+    }
+
     #[inline]
     fn find(&self, head: &Head<'_>) -> Option<IpAddr> {
         match &self.source {
@@ -235,10 +243,7 @@ impl KeyExtractor for ClientIp {
         match self.find(head) {
             // The common case first: it has no embedded address.
             Some(IpAddr::V4(address)) => Ok(Extracted::Key(Key::from(address))),
-            Some(IpAddr::V6(address)) => Ok(Extracted::Key(match embedded_ipv4(address) {
-                Some(address) => Key::from(address),
-                None => Key::network(address, self.ipv6_prefix),
-            })),
+            Some(IpAddr::V6(address)) => Ok(Extracted::Key(self.key_of_v6(address))),
             None => Err(no_address()),
         }
     }

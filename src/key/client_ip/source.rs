@@ -9,8 +9,7 @@ use super::networks::Networks;
 use super::peer::peer;
 use super::proxies::Proxies;
 use super::{forwarded, node};
-use crate::key::field_value::trim;
-use crate::key::head::Head;
+use crate::key::head::{Head, trim};
 
 #[derive(Clone, Debug)]
 pub(super) enum AddressSource {
