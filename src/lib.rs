@@ -136,6 +136,7 @@ pub mod throttle;
 
 pub use self::backend::Key;
 #[cfg(test)]
+#[allow(unused_imports, reason = "for the macro of the suite, which few stores use here")]
 pub(crate) use self::backend::conformance::suite;
 pub use self::clock::Timestamp;
 #[cfg(feature = "middleware")]
