@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`excerpt`] | texts of others in errors: short, on one line |
 //! | [`parse_period`], [`Calendar`], [`Quota::read`](crate::Quota::read) | the numbers of a quota, field by field |
+//! | [`Dialects::has_conflict`](crate::fields::Dialects::has_conflict) | dialects that a file names |
 //! | [`Random`] | jitter |
 //! | `problem` | a response of problem details (RFC 9457) |
 //! | [`NameTable`], `COUNT` and `index` of [`Outcome`](crate::limiter::Outcome) and the like | what observers keep for each limit |
