@@ -147,7 +147,8 @@ impl RetryLayer {
     }
 
     /// Calls this for each field about limits that cannot be read, once for each host, whose name
-    /// it gets, and 32 of a host at most. With the feature `tracing`, the log has a line for it anyway.
+    /// it gets, and for 32 of a host at most. With the feature `tracing`, the log has a line for it
+    /// anyway.
     #[must_use]
     pub fn on_unreadable<F>(self, on_unreadable: F) -> Self
     where
