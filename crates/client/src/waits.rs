@@ -16,7 +16,9 @@ pub(super) fn told(fields: &mut Fields<'_>) -> Option<Duration> {
         let waits = names.map(|name| match fields.read(name, Assumed::Wait, parse) {
             Ok(wait) => wait,
             Err(Unread) => {
-                unread = Some(ASSUMED_WAIT);
+                let lines = headers.get_all(name).iter();
+                let read = lines.filter_map(|line| parse(line.to_str().ok()?)).max();
+                unread = unread.max(read).max(Some(ASSUMED_WAIT));
                 None
             }
         });

@@ -266,4 +266,7 @@ async fn each_line_of_a_field_counts() {
     assert_eq!(get(&layer, pushback).await, (200, 9_000, 2));
     let names = ":status: 429\nretry-after: 5\nx-ratelimit-retry-after: 9";
     assert_eq!(get(&layer, names).await, (200, 9_000, 2));
+    // What can be read is no shorter for a line that cannot be.
+    let unclear = ":status: 429\nretry-after: 100\nretry-after: soon";
+    assert_eq!(get(&layer, unclear).await, (200, 100_000, 2));
 }
