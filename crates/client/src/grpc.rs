@@ -14,27 +14,31 @@ use super::times;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GrpcRefusal {
     pub(super) wait: Option<Duration>,
+    /// `UNAVAILABLE`, which is like a 503.
+    pub(super) is_unavailable: bool,
     pub(super) is_final: bool,
 }
 
 /// The refusal, if the head of the response has a status that is one: `RESOURCE_EXHAUSTED` or
 /// `UNAVAILABLE`. A status in the trailers is not known yet.
 pub(super) fn refusal(fields: &mut Fields<'_>) -> Option<GrpcRefusal> {
-    fields.text("grpc-status").filter(|status| matches!(*status, "8" | "14"))?;
+    let status = fields.text("grpc-status").filter(|status| matches!(*status, "8" | "14"))?;
+    let is_unavailable = status == "14";
     // A pushback that is negative, or no number, asks not to send the request again.
-    let pushback = fields.headers.get("grpc-retry-pushback-ms").map(|value| {
-        let text = value.to_str().ok()?;
-        times::millis(text.trim_matches([' ', '\t']))
-    });
-    if let Some(wait) = pushback {
-        return Some(GrpcRefusal { wait, is_final: wait.is_none() });
+    let mut pushbacks = fields.headers.get_all("grpc-retry-pushback-ms").iter().peekable();
+    if pushbacks.peek().is_some() {
+        let wait = pushbacks.try_fold(Duration::ZERO, |longest, value| {
+            let text = value.to_str().ok()?;
+            Some(longest.max(times::millis(text.trim_matches([' ', '\t']))?))
+        });
+        return Some(GrpcRefusal { wait, is_unavailable, is_final: wait.is_none() });
     }
     let details = fields.read("grpc-status-details-bin", Assumed::Wait, |text| {
         retry_delay(&BASE64.decode(text).ok()?)
     });
     // Details without a `RetryInfo` name no wait.
     let wait = details.unwrap_or(Some(Some(ASSUMED_WAIT))).flatten();
-    Some(GrpcRefusal { wait, is_final: false })
+    Some(GrpcRefusal { wait, is_unavailable, is_final: false })
 }
 
 /// The delay of the `google.rpc.RetryInfo` in a `google.rpc.Status`; the outer `None` if the bytes

@@ -51,8 +51,9 @@
 //!
 //! **Which statuses refuse is a setting**, of [`Reader`] and of both layers. 403 counts only if the
 //! response names a wait, as those of GitHub do; otherwise it is about something else. If a refusal
-//! has no wait of its own, it is the longest reset of the limits that have nothing left. A 503 is
-//! not waited for because of such a limit, since the request may have been carried out.
+//! has no wait of its own, it is the longest reset of the limits that have nothing left. A server
+//! error, or `UNAVAILABLE` of gRPC, is not waited for because of such a limit, since the request
+//! may have been carried out.
 
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]

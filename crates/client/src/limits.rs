@@ -1,5 +1,6 @@
 //! The limits that a response names, in all dialects.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use http::HeaderName;
@@ -12,18 +13,32 @@ use super::{ASSUMED_RESET, FOREVER, MAX_LIMITS, structured, times};
 
 /// Reads the limits of a response. If there are too many, those with the fewest tokens are kept.
 pub(super) fn read(fields: &mut Fields<'_>) -> Vec<LimitReading> {
-    let mut limits = structured::read(fields);
+    let mut all = structured::read(fields);
     let names = fields.headers.keys().map(HeaderName::as_str);
     let names = names.filter(|name| name.contains("remaining") && is_about_limits(name));
-    limits.extend(names.filter_map(|name| triple(fields, name)));
-    limits.extend(shopify(fields));
-    limits.extend(trakt(fields));
+    all.extend(names.filter_map(|name| triple(fields, name)));
+    all.extend(shopify(fields));
+    all.extend(trakt(fields));
+    all.iter_mut().for_each(come_later);
+    // One limit may be there several times, for several partitions or in several dialects.
+    let mut limits: Vec<LimitReading> = Vec::new();
+    for limit in all {
+        match limits.iter_mut().find(|other| other.name == limit.name) {
+            Some(other) if tightness(&limit) < tightness(other) => *other = limit,
+            Some(_) => {}
+            None => limits.push(limit),
+        }
+    }
     if limits.len() > MAX_LIMITS {
-        limits.sort_by_key(|limit| limit.remaining);
+        limits.sort_by_key(tightness);
         limits.truncate(MAX_LIMITS);
     }
-    limits.iter_mut().for_each(come_later);
     limits
+}
+
+/// The least is the tightest: of the fewest tokens, those that are so for longest.
+fn tightness(limit: &LimitReading) -> (u64, Reverse<Option<Duration>>) {
+    (limit.remaining, Reverse(limit.reset.or(limit.window)))
 }
 
 fn is_about_limits(name: &str) -> bool {

@@ -86,8 +86,9 @@ fn wait(
     limits: &[LimitReading],
 ) -> Option<Duration> {
     let told = grpc.and_then(|grpc| grpc.wait).or_else(|| waits::told(fields));
-    // The server may have carried out what it answers with 503.
-    if told.is_some() || status == StatusCode::SERVICE_UNAVAILABLE {
+    // The server may have carried out what it answers so.
+    let may_be_done = status.is_server_error() || grpc.is_some_and(|grpc| grpc.is_unavailable);
+    if told.is_some() || may_be_done {
         return told;
     }
     let exhausted = limits.iter().filter(|limit| limit.remaining == 0);

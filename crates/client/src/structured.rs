@@ -25,17 +25,7 @@ fn limits(text: &str, policies: &List) -> Option<Vec<LimitReading>> {
         let members = Parser::new(text).parse::<Dictionary>().ok()?;
         return draft_7(&members, policies).map(|limit| vec![limit]);
     };
-    let mut limits: Vec<LimitReading> = Vec::new();
-    for item in items(&list) {
-        let limit = member(item, policies)?;
-        // One limit may be there several times, for several partitions: the tightest counts.
-        match limits.iter_mut().find(|other| other.name == limit.name) {
-            Some(other) if limit.remaining < other.remaining => *other = limit,
-            Some(_) => {}
-            None => limits.push(limit),
-        }
-    }
-    Some(limits)
+    items(&list).map(|item| member(item, policies)).collect()
 }
 
 /// A member of draft 11: `"name";r=19;t=114`, with the policy `"name";q=20;w=120`.

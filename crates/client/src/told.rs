@@ -1,6 +1,6 @@
 //! Tells what could not be read, once for each host and field.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,8 +23,8 @@ pub(crate) struct Told {
 #[derive(Default)]
 struct Seen {
     hasher: RandomState,
-    /// Of hosts and fields.
-    hashes: Mutex<HashSet<u64>>,
+    /// For each hash of a host, those of its fields.
+    hosts: Mutex<HashMap<u64, Vec<u64>>>,
 }
 
 /// In the extensions of a response: another layer of this client has told what is unreadable.
@@ -53,13 +53,19 @@ impl Told {
     }
 
     fn is_new(&self, host: &str, unreadable: &Unreadable) -> bool {
-        let hash = self.seen.hasher.hash_one((host, unreadable.field()));
+        let hasher = &self.seen.hasher;
+        let (host, field) = (hasher.hash_one(host), hasher.hash_one(unreadable.field()));
         // A panic leaves at most a hash that was not told.
-        let mut hashes = self.seen.hashes.lock().unwrap_or_else(PoisonError::into_inner);
-        if hashes.len() >= MAX_TOLD && !hashes.contains(&hash) {
-            hashes.clear();
+        let mut hosts = self.seen.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if hosts.len() >= MAX_HOSTS && !hosts.contains_key(&host) {
+            hosts.clear();
         }
-        hashes.insert(hash)
+        let fields = hosts.entry(host).or_default();
+        let is_new = fields.len() < MAX_FIELDS && !fields.contains(&field);
+        if is_new {
+            fields.push(field);
+        }
+        is_new
     }
 }
 
@@ -87,7 +93,9 @@ impl fmt::Debug for Told {
     }
 }
 
-/// So many pairs of hosts and fields are remembered; then it begins anew.
-const MAX_TOLD: usize = 1_000;
+/// So many hosts are remembered; then it begins anew.
+const MAX_HOSTS: usize = 1_000;
+/// So many fields of a host are told, since a server can invent one for each answer.
+const MAX_FIELDS: usize = 32;
 /// The longest name of DNS.
 const MAX_HOST: usize = 253;

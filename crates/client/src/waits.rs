@@ -12,26 +12,26 @@ use super::{ASSUMED_WAIT, times};
 pub(super) fn told(fields: &mut Fields<'_>) -> Option<Duration> {
     let headers = fields.headers;
     let mut unread = None;
-    for name in MILLIS.into_iter().chain(SECONDS) {
-        let read = fields.read(name, Assumed::Wait, |text| {
-            if MILLIS.contains(&name) {
-                times::millis(text)
-            } else {
-                times::retry_after(text, headers)
+    let mut longest = |names: [&str; 2], parse: &dyn Fn(&str) -> Option<Duration>| {
+        let waits = names.map(|name| match fields.read(name, Assumed::Wait, parse) {
+            Ok(wait) => wait,
+            Err(Unread) => {
+                let lines = headers.get_all(name).iter();
+                let read = lines.filter_map(|line| parse(line.to_str().ok()?)).max();
+                unread = unread.max(read).max(Some(ASSUMED_WAIT));
+                None
             }
         });
-        match read {
-            Ok(Some(wait)) => return Some(wait),
-            Ok(None) => {}
-            Err(Unread) => unread = Some(ASSUMED_WAIT),
-        }
-    }
-    unread
+        waits.into_iter().flatten().max()
+    };
+    longest(MILLIS, &times::millis)
+        .or_else(|| longest(SECONDS, &|text| times::retry_after(text, headers)))
+        .or(unread)
 }
 
 /// Whether the server asks not to send the request again.
 pub(super) fn is_final(headers: &HeaderMap) -> bool {
-    let says_no = |name| headers.get(name).is_some_and(|value| value == "false");
+    let says_no = |name| headers.get_all(name).iter().any(|value| value == "false");
     says_no("x-should-retry") || says_no("stripe-should-retry")
 }
 

@@ -49,20 +49,33 @@ pub(super) struct PacedCall<S, B> {
     request: Request<B>,
     deadline: Instant,
     sleep: Option<Pin<Box<Sleep>>>,
+    ticket: u64,
     /// `None` once the turn has come.
     place: Option<Place>,
     turn: Option<Turn>,
 }
 
 impl<S, B> PacedCall<S, B> {
-    pub(super) const fn new(
-        service: S,
-        request: Request<B>,
-        place: Place,
-        deadline: Instant,
-    ) -> Self {
-        let place = Some(place);
-        Self { service, request, deadline, sleep: None, place, turn: None }
+    pub(super) fn new(service: S, request: Request<B>, place: Place, deadline: Instant) -> Self {
+        let (ticket, place) = (place.ticket(), Some(place));
+        Self { service, request, deadline, sleep: None, ticket, place, turn: None }
+    }
+
+    /// Whether the request returns to its place in the line, since a pause has begun while the
+    /// service became ready.
+    fn waits_again(&mut self) -> bool
+    where
+        S: Clone,
+    {
+        let turn = self.turn.as_ref();
+        let place = turn.and_then(|turn| turn.stopped(self.ticket, Instant::now()));
+        let waits = place.is_some();
+        if waits {
+            // The ready one may hold a slot.
+            self.service = self.service.clone();
+            (self.place, self.turn) = (place, None);
+        }
+        waits
     }
 
     /// Waits for the turn.
@@ -102,7 +115,7 @@ where
 
 impl<S, B, R> Future for ResponseFuture<S, B>
 where
-    S: Service<Request<B>, Response = Response<R>>,
+    S: Service<Request<B>, Response = Response<R>> + Clone,
 {
     type Output = Result<Response<R>, S::Error>;
 
@@ -123,6 +136,9 @@ where
                     let Some(waiting) = call.as_mut() else { return Poll::Pending };
                     ready!(waiting.poll_turn(cx));
                     ready!(waiting.service.poll_ready(cx))?;
+                    if waiting.waits_again() {
+                        continue;
+                    }
                     let Some(waiting) = call.take() else { return Poll::Pending };
                     let PacedCall { mut service, request, mut turn, .. } = *waiting;
                     if let Some(turn) = &mut turn {

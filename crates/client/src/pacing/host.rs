@@ -213,15 +213,15 @@ impl HostState {
         [line.next().cloned(), line.next().cloned()]
     }
 
-    /// Takes the first out of the line if it has left its turn for too long, and returns those to
-    /// wake then. Otherwise, returns when that will be.
-    fn overtake(&mut self, now: Instant) -> Result<[Option<Waker>; 2], Instant> {
+    /// Takes the first out of the line if it has left its turn for too long, and returns it and
+    /// those to wake then. Otherwise, returns when that will be.
+    fn overtake(&mut self, now: Instant) -> Result<(Option<Waker>, [Option<Waker>; 2]), Instant> {
         let end = later(*self.left.get_or_insert(now), PATIENCE);
         if now < end {
             return Err(end);
         }
-        self.line.pop_first();
-        Ok(self.first_two())
+        let overtaken = self.line.pop_first().map(|(_, waker)| waker);
+        Ok((overtaken, self.first_two()))
     }
 
     /// How long a request that is neither first nor second waits until it looks at the line again.
@@ -250,6 +250,11 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// Its number, by which requests are in order.
+    pub(super) const fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
     /// Returns the turn if it has come, or if the request can wait no longer. Otherwise, returns
     /// when to ask again; the waker is woken if that changes.
     pub(super) fn turn(
@@ -259,12 +264,11 @@ impl Place {
         deadline: Instant,
     ) -> Result<Turn, Instant> {
         let PacingSettings { headroom, max_wait, .. } = *self.settings;
+        // What is dropped with a waker may be a future that leaves this line, so no waker is dropped
+        // under the lock.
+        let _replaced;
         let mut state = self.host.lock();
-        state
-            .line
-            .entry(self.ticket)
-            .and_modify(|known| known.clone_from(waker))
-            .or_insert_with(|| waker.clone());
+        _replaced = state.line.insert(self.ticket, waker.clone());
         let (own, server) = (state.own_due(now), self.host.due(&mut state, now, headroom));
         let place = state.place(self.ticket);
         // A request that would have to wait for too long goes at once: the server answers it.
@@ -279,8 +283,9 @@ impl Place {
         let look = match place {
             0 => due,
             _ if due <= now => match state.overtake(now) {
-                Ok(first) => {
+                Ok((overtaken, first)) => {
                     drop(state);
+                    drop(overtaken);
                     wake(first);
                     later(now, PATIENCE)
                 }
@@ -296,9 +301,10 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.host.lock();
-        state.line.remove(&self.ticket);
+        let left = state.line.remove(&self.ticket);
         let first = state.first_two();
         drop(state);
+        drop(left);
         wake(first);
     }
 }
@@ -321,6 +327,20 @@ impl Turn {
     /// From now on, the server may have counted the request.
     pub(super) const fn send(&mut self) {
         self.is_under_way = true;
+    }
+
+    /// The place to return to, if the host has asked for a pause since the turn has come.
+    pub(super) fn stopped(&self, ticket: u64, now: Instant) -> Option<Place> {
+        let mut state = self.host.lock();
+        let is_new = |pause: Pause| self.sent <= pause.from && now < pause.until;
+        let is_stopped =
+            state.paused.is_some_and(is_new) || self.host.lock_pause().is_some_and(is_new);
+        if self.is_early || !is_stopped {
+            return None;
+        }
+        state.line.insert(ticket, Waker::noop().clone());
+        let (host, settings) = (Arc::clone(&self.host), Arc::clone(&self.settings));
+        Some(Place { host, settings, ticket })
     }
 
     /// Learns from the answer.

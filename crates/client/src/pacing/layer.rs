@@ -78,7 +78,8 @@ impl PacingLayer {
     }
 
     /// Calls this for each field about limits that cannot be read, once for each host, whose name
-    /// it gets. With the feature `tracing`, the log has a line for it anyway.
+    /// it gets, and for 32 of a host at most. With the feature `tracing`, the log has a line for it
+    /// anyway.
     #[must_use]
     pub fn on_unreadable<F>(self, on_unreadable: F) -> Self
     where
@@ -97,7 +98,8 @@ impl PacingLayer {
 
     /// Bounds the number of hosts that are remembered; 1,000 by default, and at least one.
     ///
-    /// The host that was not used for longest is forgotten first. Each takes a few hundred bytes.
+    /// The host that was not used for longest is forgotten first, with its pause and with what
+    /// counts for its [`quota`](Self::quota). Each takes a few hundred bytes.
     #[must_use]
     pub fn max_hosts(self, hosts: usize) -> Self {
         self.with(|settings| settings.max_hosts = hosts)

@@ -116,7 +116,8 @@ impl RetryLayer {
 
     /// Retries only while this budget has room; without one, each request has its own tries only.
     ///
-    /// Each response that is no refusal pays in, and each retry takes out. So while a server
+    /// Each response that is no refusal pays in, unless its request could not be sent again in any
+    /// case: its tries are used up, or `only` excludes it. Each retry takes out. So while a server
     /// refuses all requests, retries soon end, and the refusals are returned.
     ///
     /// ```
@@ -146,7 +147,8 @@ impl RetryLayer {
     }
 
     /// Calls this for each field about limits that cannot be read, once for each host, whose name
-    /// it gets. With the feature `tracing`, the log has a line for it anyway.
+    /// it gets, and for 32 of a host at most. With the feature `tracing`, the log has a line for it
+    /// anyway.
     #[must_use]
     pub fn on_unreadable<F>(self, on_unreadable: F) -> Self
     where

@@ -2,7 +2,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -319,6 +319,87 @@ async fn a_waiter_that_is_not_polled_any_more_holds_up_no_other() {
     assert_eq!(paths(&inbox), [""; 0], "it is not its turn");
     assert!(!step(&mut stalled[0]));
     assert_eq!(paths(&inbox), ["/2"]);
+}
+
+/// Their turns came, they waited for the slot, and then went into the pause one after the other.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_stops_those_whose_turn_has_come_and_that_wait_for_the_inner_service() {
+    let (inbox, server) = server();
+    let client = PacingLayer::new().max_wait(HOUR).layer(OneSlot::new(server));
+    let send = |path| tokio::spawn(client.clone().oneshot(request(path)));
+    let first = send("/1");
+    yield_now().await;
+    give(&inbox, "/1", shows(0, 80));
+    first.await.unwrap().unwrap();
+    let mut others = Vec::new();
+    for path in ["/2", "/3", "/4"] {
+        others.push(send(path));
+        yield_now().await;
+    }
+    // Their turns come every ten seconds.
+    sleep(105 * SECOND).await;
+    assert_eq!(paths(&inbox), ["/2"], "the others wait for the slot");
+    let refusal = Response::builder().status(429).header("retry-after", "60");
+    give(&inbox, "/2", Ok(refusal.body(()).unwrap()));
+    sleep(59 * SECOND).await;
+    assert_eq!(paths(&inbox), [""; 0], "nothing is sent in the pause");
+    // Then they go in their order.
+    sleep(2 * SECOND).await;
+    assert_eq!(paths(&inbox), ["/3"]);
+    give(&inbox, "/3", shows(8, 30));
+    sleep(SECOND).await;
+    assert_eq!(paths(&inbox), ["/4"]);
+    give(&inbox, "/4", shows(7, 30));
+    for other in others {
+        other.await.unwrap().unwrap();
+    }
+}
+
+/// A task that only its wakers keep alive, as in an executor that is gone.
+struct OrphanTask(Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>);
+
+impl Wake for OrphanTask {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// To drop the waker of such a task drops its future, and that leaves the line.
+#[test]
+fn a_task_that_only_the_line_keeps_alive_can_be_dropped_from_it() {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (inbox, server) = server();
+            let client = PacingLayer::new().max_wait(HOUR).layer(server);
+            let send = |path| Box::pin(client.clone().oneshot(request(path)));
+            let mut first = send("/1");
+            assert!(!step(&mut first));
+            let orphan = send("/2");
+            let orphan: Pin<Box<dyn Future<Output = ()> + Send>> =
+                Box::pin(async { drop(orphan.await) });
+            let task = Arc::new(OrphanTask(Mutex::new(Some(orphan))));
+            let waker = Waker::from(Arc::clone(&task));
+            let context = &mut Context::from_waker(&waker);
+            let polled = task.0.lock().unwrap().as_mut().unwrap().as_mut().poll(context);
+            assert!(polled.is_pending());
+            drop((task, waker));
+            let third = tokio::spawn(send("/3"));
+            // The timer lets go of the task when it fires; then the third overtakes it.
+            sleep(2 * SECOND).await;
+            give(&inbox, "/1", shows(8, 30));
+            first.await.unwrap();
+            give(&inbox, "/3", shows(7, 30));
+            third.await.unwrap().unwrap();
+        });
+        sender.send(()).unwrap();
+    });
+    // In real time: a deadlock is no test that fails.
+    let patience = Duration::from_secs(20);
+    receiver.recv_timeout(patience).expect("the line is not locked for ever");
 }
 
 /// Types that users have to be able to name and to share.

@@ -298,3 +298,37 @@ async fn a_field_that_cannot_be_read_is_told_once() {
     let wanted = "cannot read `x-ratelimit-reset: tomorrow` (a reset in 60s is assumed)";
     assert_eq!(*told.lock().unwrap(), [wanted]);
 }
+
+/// Of two that were as tight, the first one was taken, however soon its reset.
+#[tokio::test(start_paused = true)]
+async fn of_limits_with_nothing_left_the_last_reset_counts() {
+    let mut many: String = (0..8).map(|nth| format!("\"{nth}\";r=0;t=1, ")).collect();
+    many.push_str("\"last\";r=0;t=60");
+    for answer in [
+        // Of two partitions, of two fields with one name, and of more limits than are remembered.
+        "ratelimit: \"a\";r=0;t=5;pk=:eA==:, \"a\";r=0;t=60;pk=:eQ==:",
+        "ratelimit: \"a\";r=0;t=60;pk=:eA==:, \"a\";r=0;t=5;pk=:eQ==:",
+        "x-ratelimit-resource: core\nx-ratelimit-remaining: 0\nx-ratelimit-reset: 60\n\
+         ratelimit-remaining: 9\nratelimit-reset: 5",
+        "x-ratelimit-resource: core\nratelimit-remaining: 9\nratelimit-reset: 5\n\
+         x-ratelimit-remaining: 0\nx-ratelimit-reset: 60",
+        &format!("ratelimit: {many}"),
+    ] {
+        assert_sent(&sends(&[answer]).await, &[0, 60_000]);
+    }
+}
+
+/// Each answer can name fields that no answer has named before.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_invents_fields_does_not_flood_the_log() {
+    let told = Arc::new(Mutex::new(0));
+    let log = Arc::clone(&told);
+    let layer = PacingLayer::new().on_unreadable(move |_: &str, _: &Unreadable| {
+        *log.lock().unwrap() += 1;
+    });
+    let names = (0..100).map(|nth| format!("x-limit-remaining-{nth}: none"));
+    let answers: Vec<_> = names.collect();
+    let answers: Vec<_> = answers.iter().map(String::as_str).collect();
+    sends_by(layer, &answers).await;
+    assert_eq!(*told.lock().unwrap(), 32);
+}
