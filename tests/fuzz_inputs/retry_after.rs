@@ -120,26 +120,32 @@ fn reference(field: &Field) -> Result<Option<Duration>, ()> {
     }
     let mut longest = Duration::ZERO;
     for (_, line) in told {
-        let Some(told) = text(line) else { return Ok(Some(ASSUMED_WAIT)) };
-        let mut parts = told.split(',').peekable();
-        while let Some(part) = parts.next() {
-            let dated = parts.peek().map(|next| format!("{part},{next}"));
-            let part = part.trim_matches([' ', '\t']);
-            let wait = if let Some(seconds) = seconds(part) {
-                seconds
-            } else if let Some(until) = date(part) {
-                since(field, until)?
-            } else if let Some(until) = dated.and_then(|text| date(text.trim_matches([' ', '\t'])))
-            {
-                parts.next();
-                since(field, until)?
-            } else if part.starts_with(|c: char| c.is_ascii_digit()) {
-                return Err(());
-            } else {
-                return Ok(Some(ASSUMED_WAIT));
-            };
-            longest = longest.max(wait);
-        }
+        longest = longest.max(reference_of_line(field, line)?.unwrap_or(ASSUMED_WAIT));
+    }
+    Ok(Some(longest))
+}
+
+/// The same for one line; `None` if it cannot be read.
+fn reference_of_line(field: &Field, line: &[u8]) -> Result<Option<Duration>, ()> {
+    let Some(told) = text(line) else { return Ok(None) };
+    let mut longest = Duration::ZERO;
+    let mut parts = told.split(',').peekable();
+    while let Some(part) = parts.next() {
+        let dated = parts.peek().map(|next| format!("{part},{next}"));
+        let part = part.trim_matches([' ', '\t']);
+        let wait = if let Some(seconds) = seconds(part) {
+            seconds
+        } else if let Some(until) = date(part) {
+            since(field, until)?
+        } else if let Some(until) = dated.and_then(|text| date(text.trim_matches([' ', '\t']))) {
+            parts.next();
+            since(field, until)?
+        } else if part.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(());
+        } else {
+            return Ok(None);
+        };
+        longest = longest.max(wait);
     }
     Ok(Some(longest))
 }
