@@ -61,7 +61,7 @@ mod tests {
         assert!(!crowd.was_there_since(begun));
         waiting.push(crowd.join(at(2)));
         assert!(waiting[0].was_there_since(at(2)) && !crowd.was_there_since(at(3)));
-        // Those who have their answers are none of it.
+        // Callers that have their answers do not count.
         waiting.truncate(1);
         waiting.push(crowd.join(at(4)));
         assert!(!crowd.was_there_since(at(3)));

@@ -126,7 +126,9 @@ mod tests {
 
     #[test]
     fn an_error_is_worded_where_it_is_shown() {
-        let silent = KeyError::missing_named("x-user", |_| panic!("nobody reads it"));
+        let silent = KeyError::missing_named("x-user", |_| {
+            panic!("an error that is not shown is not worded")
+        });
         assert!(silent.clone().is_missing() && !silent.is_misconfigured() && !silent.is_empty());
         let shown = KeyError::missing_named("x-user", |name| format!("no `{name}`"));
         assert_eq!(shown.to_string(), "no `x-user`");

@@ -45,8 +45,8 @@ pub(super) fn any() -> bool {
 pub(super) struct Replacements {
     /// Made by the first replacement.
     table: OnceLock<Box<ReplacementTable>>,
-    /// How often something was replaced. Added to when the numbers are in force already, so whoever
-    /// sees a count before it looks for them finds these or newer ones.
+    /// How many replacements were made. It is raised after the new numbers are in force, so a layer
+    /// that reads a count, and then the numbers, gets those of that count or newer ones.
     count: AtomicUsize,
 }
 

@@ -93,9 +93,9 @@ impl fmt::Debug for Told {
     }
 }
 
-/// So many hosts are remembered; then it begins anew.
+/// The hosts that are remembered. With one more, all are forgotten, and their fields are told again.
 const MAX_HOSTS: usize = 1_000;
-/// So many fields of a host are told, since a server can invent one for each answer.
+/// The fields of a host that are told: a server can invent one for each answer.
 const MAX_FIELDS: usize = 32;
 /// The longest name of DNS.
 const MAX_HOST: usize = 253;

@@ -399,7 +399,7 @@ fn a_task_that_only_the_line_keeps_alive_can_be_dropped_from_it() {
     });
     // In real time: a deadlock is no test that fails.
     let patience = Duration::from_secs(20);
-    receiver.recv_timeout(patience).expect("the line is not locked for ever");
+    receiver.recv_timeout(patience).expect("the task is dropped without a deadlock");
 }
 
 /// Types that users have to be able to name and to share.

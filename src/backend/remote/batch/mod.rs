@@ -455,7 +455,7 @@ struct Caller<C: Carrier> {
     slot: u16,
     mark: C::Mark,
     begun: Instant,
-    /// Its place among those who wait.
+    /// It is counted among the callers that wait for this store.
     _place: Crowd,
 }
 
