@@ -156,7 +156,8 @@ impl<B: Backend> QuestionTrip<B> {
             Ok(answer) => return self.end(answer),
             Err(_) => {
                 let lag = Lag::since(first).await;
-                self.fail(self.driver.late(self.begun, within, lag));
+                let error = self.driver.late(self.begun, within, lag);
+                self.fail(self.outage_so_far().unwrap_or(error));
             }
         }
         match timeout_at(second, &mut answer).await {
@@ -169,6 +170,14 @@ impl<B: Backend> QuestionTrip<B> {
         if let Ok(Ok(applied)) = timeout_at(void, answer).await {
             self.end(Ok(applied));
         }
+    }
+
+    /// The outage that the questions before this one have met, if the store has not answered since: a
+    /// question that is late in a crowd does not end it.
+    fn outage_so_far(&self) -> Option<BackendError> {
+        let key = self.id.as_id().key();
+        let error = self.driver.with_record(self.limit, key, |record| record.error.clone());
+        error.flatten().filter(BackendError::is_outage)
     }
 
     /// Notes why a question that has failed did, unless the store has answered another one since.
