@@ -88,7 +88,7 @@ fn reference(blocks: &Blocks) -> Option<Vec<(Vec<u8>, i128, i128)>> {
                 && (0..=capacity).contains(&initial)
                 && match (byte(0), byte(49)) {
                     (0, 0) => start == 0,
-                    (1, 0) => start == 0,
+                    (1, 0 | 2 | 3) => start == 0,
                     (1, 1) => true,
                     _ => false,
                 };

@@ -26,7 +26,8 @@
 //! | 3, the last | the store's time (8), the number of buckets (8), the count of resets (8) |
 //!
 //! * A quota is its kind (1), step, gain, token, capacity, floor, initial (8 each), and where its
-//!   windows start (1 and 8: 0 with the key's phase, 1 at this time, 2 with the first use, 3 unknown). A bucket is its tag (12), the place of its quota in the block (4), value and time
+//!   windows start (1 and 8: 0 with the key's phase, 1 at this time, 2 with the first use, 3
+//!   unknown). A bucket is its tag (12), the place of its quota in the block (4), value and time
 //!   (8 each). Each block has its own quotas, so that neither side keeps a list of all of them.
 //! * A check is SipHash-1-3, under constant keys, of all bytes before it. So blocks cannot be left
 //!   out, swapped, or taken from another dump without a mismatch in the next check. It finds damage
