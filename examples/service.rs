@@ -24,12 +24,13 @@ use http::StatusCode;
 use http::header::AUTHORIZATION;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
-use tollgate::backend::{CircuitBreaker, Fallback, Memory, Redis};
+use tollgate::backend::{CircuitBreaker, Fallback, Memory};
 use tollgate::key::{digest, from_fn};
 use tollgate::{Head, Key, RateLimiter};
 use tollgate_admin::admin;
 use tollgate_config::Config;
 use tollgate_metrics::Metrics;
+use tollgate_redis::Redis;
 
 /// The tenant, in lower case: `Acme` and `acme` share a bucket.
 fn tenant(head: &Head<'_>) -> Option<String> {

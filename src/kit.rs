@@ -14,8 +14,10 @@
 //! | [`Bucket::part_of`](crate::algebra::Bucket::part_of), [`Quota::windows`](crate::Quota::windows) | changed numbers and calendars in the suite for stores |
 //! | [`explain_cost`] | a cost that its limit can never grant, before the first request |
 
-pub use crate::clock::excerpt;
+pub use crate::algebra::MOST_AHEAD;
+pub use crate::backend::kit::*;
+pub use crate::clock::{excerpt, not_before};
 #[cfg(feature = "middleware")]
 pub use crate::fields::problem_response as problem;
 pub use crate::limiter::{NameTable, Random, explain_cost};
-pub use crate::quota::{Calendar, parse_period};
+pub use crate::quota::{Calendar, Kind, MAX_UNITS, parse_period};

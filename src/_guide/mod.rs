@@ -11,14 +11,14 @@
 //! * [Header fields and refusals][headers]: what clients are told, and in which words.
 //! * [Clients][clients], in the crate `tollgate-client`: calls to others that are not refused, or come back in time.
 //! * [Predicting][predicting]: what a client has left, and what its next requests will get.
-//! * [Redis][redis]: limits that several processes share, and the day on which Redis fails.
-//! * [PostgreSQL][postgres]: the same in a database, and decisions inside your own transaction.
+//! * [Redis][redis], in the crate `tollgate-redis`: limits that several processes share, and the day on which Redis fails.
+//! * [PostgreSQL][postgres], in the crate `tollgate-postgres`: the same in a database, and decisions inside your own transaction.
 //! * [When the store fails][when-the-store-fails]: what clients get then, and three wrappers that change it.
 //! * [Restarts][restarts]: limits in memory that a deployment does not refill.
-//! * [A file, or a store of your own][embedded]: limits that survive a restart, and any store that can
-//!   compare and swap.
+//! * [A file][embedded], in the crate `tollgate-embedded`: limits that survive a restart.
+//! * [Compare and swap][optimistic], in the crate `tollgate-optimistic`: any store that can.
 //! * [Shards][shards]: one bucket that is too hot for its store.
-//! * [Leasing][leasing]: a limit that is hotter than its store, served from the memory of each node.
+//! * [Leasing][leasing], in the crate `tollgate-leasing`: a limit that is hotter than its store, served from the memory of each node.
 //! * [Looking in][looking-in], in the crate `tollgate-admin`: routes for operators: how a key stands, which keys are blocked, and
 //!   setting one free.
 //! * [Observing][observing]: metrics, traces, and what limits do.
@@ -59,26 +59,15 @@ pages! {
     by_response: "by-response.md",
     headers: "headers.md",
     predicting: "predicting.md",
-    #[cfg(feature = "redis")]
-    redis: "redis.md",
-    #[cfg(feature = "sqlx")]
-    postgres: "postgres.md",
     restarts: "restarts.md",
-    #[cfg(all(feature = "embedded", feature = "optimistic"))]
-    embedded: "embedded.md",
-    #[cfg(all(feature = "memory", feature = "redis"))]
+    #[cfg(feature = "memory")]
     when_the_store_fails: "when-the-store-fails.md",
-    #[cfg(all(feature = "leasing", feature = "redis"))]
-    leasing: "leasing.md",
-    #[cfg(any(not(doctest), feature = "redis"))]
     shards: "shards.md",
-    #[cfg(all(feature = "redis", feature = "tracing"))]
+    #[cfg(feature = "tracing")]
     observing: "observing.md",
     performance: "performance.md",
     security: "security.md",
-    #[cfg(feature = "redis")]
     testing: "testing.md",
-    #[cfg(feature = "redis")]
     write_your_own_backend: "write-your-own-backend.md",
     #[cfg(any(not(doctest), feature = "credentials"))]
     recipes: "recipes.md",
@@ -86,6 +75,6 @@ pages! {
 }
 
 /// The code in the README compiles.
-#[cfg(all(doctest, feature = "redis"))]
+#[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;

@@ -28,12 +28,13 @@ use crate::quota::MAX_UNITS;
 /// ahead, and back, could bring what the difference brings, again and again. With more, buckets
 /// stand still for longer after a clock was wrong. `clock.lua` and `clock.sql` have the same
 /// number.
-pub(crate) const MOST_AHEAD: u64 = 3_600_000_000;
+pub const MOST_AHEAD: u64 = 3_600_000_000;
 
 impl Bucket {
     /// Whether a state in these numbers has a time after `latest`, and is no block and no debt.
     #[inline]
-    pub(crate) fn is_ahead(&self, State { value, ts }: State, latest: Timestamp) -> bool {
+    #[doc(hidden)]
+    pub fn is_ahead(&self, State { value, ts }: State, latest: Timestamp) -> bool {
         // With a capacity of all units that can be counted, a block leaves the least value, which
         // is 0.
         ts > latest && value >= 0 && value > self.capacity().saturating_sub_unsigned(MAX_UNITS)
@@ -42,7 +43,8 @@ impl Bucket {
     /// The time that a bucket in these numbers gets in place of one that lies too far ahead, if it
     /// is asked for by the numbers of `asked`: that of an absent one. Windows keep their phase by
     /// that.
-    pub(crate) fn time_of_now(&self, asked: &Self, now: Timestamp, phase: Timestamp) -> Timestamp {
+    #[doc(hidden)]
+    pub fn time_of_now(&self, asked: &Self, now: Timestamp, phase: Timestamp) -> Timestamp {
         if self.step() == asked.step() { asked.absent(now, phase).ts } else { now }
     }
 }

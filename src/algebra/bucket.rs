@@ -99,12 +99,19 @@ impl Bucket {
     }
 
     /// The same bucket with less room: it saves up to so many units, and starts with no more.
-    #[cfg(feature = "leasing")]
-    pub(crate) fn with_capacity(&self, capacity: Units) -> Self {
+    #[doc(hidden)]
+    pub fn with_capacity(&self, capacity: Units) -> Self {
         let capacity = capacity.clamp(0, self.capacity);
         let is_full_at_first = self.initial == self.capacity;
         let initial = if is_full_at_first { capacity } else { self.initial.min(capacity) };
         Self { capacity, initial, ..*self }
+    }
+
+    /// The same bucket, gaining in longer steps: those of numbers too large for a test to play.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn with_step(self, step: NonZeroU64) -> Self {
+        Self { step, ..self }
     }
 
     /// Whether `ts` is an instant at which the bucket gains: for a fixed window, one at which a
@@ -116,7 +123,8 @@ impl Bucket {
 
     /// The calendar of the windows, if they have one.
     #[inline]
-    pub(crate) const fn calendar(&self) -> Option<Calendar> {
+    #[doc(hidden)]
+    pub const fn calendar(&self) -> Option<Calendar> {
         self.calendar
     }
 
@@ -386,8 +394,8 @@ impl Bucket {
     }
 
     /// A state after so many more windows have begun, at the same time.
-    #[cfg(any(feature = "redis", feature = "postgres"))]
-    pub(crate) fn with_windows(&self, State { value, ts }: State, windows: u64) -> State {
+    #[doc(hidden)]
+    pub fn with_windows(&self, State { value, ts }: State, windows: u64) -> State {
         State { value: self.with_gained(value, windows), ts }
     }
 
@@ -456,7 +464,8 @@ impl Bucket {
     /// The instant from which a bucket in `state` may be dropped, if a full one may be: it is full
     /// then for every store, also for one that no longer knows its calendar.
     #[inline]
-    pub(crate) fn drop_at(&self, state: State) -> Timestamp {
+    #[doc(hidden)]
+    pub fn drop_at(&self, state: State) -> Timestamp {
         let steps = self.steps_to_gain(self.missing(state.value));
         state.ts.plus_micros(steps.saturating_mul(self.step.get()))
     }

@@ -52,7 +52,6 @@
 
 #![deny(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
-#[cfg(any(feature = "redis", feature = "postgres", feature = "optimistic"))]
 mod ahead;
 mod block;
 mod bucket;
@@ -67,11 +66,7 @@ mod testing;
 mod tokens;
 mod two_choices;
 
-#[cfg(any(
-    feature = "optimistic",
-    all(not(test), any(feature = "redis", feature = "postgres"))
-))]
-pub(crate) use self::ahead::MOST_AHEAD;
+pub use self::ahead::MOST_AHEAD;
 pub use self::block::block;
 pub use self::bucket::Bucket;
 pub use self::calculate::{Calculation, calculate};

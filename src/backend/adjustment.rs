@@ -59,7 +59,7 @@ pub struct Adjustment<'a> {
 
 /// What an [`Adjustment`] does to its bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_enums, reason = "each store has to know all changes")]
 pub enum Change {
     /// See [`Adjustment::refund`].
     Refund {
@@ -156,18 +156,20 @@ impl<'a> Adjustment<'a> {
 
     /// Sets the state that the charge has left which took the units. Only a store that keeps part
     /// of its tokens elsewhere has to know where they came from.
-    pub(crate) const fn with_charged(mut self, left: State) -> Self {
+    #[doc(hidden)]
+    pub const fn with_charged(mut self, left: State) -> Self {
         self.charged = Some(left);
         self
     }
 
-    pub(crate) const fn charged(&self) -> Option<State> {
+    #[doc(hidden)]
+    pub const fn charged(&self) -> Option<State> {
         self.charged
     }
 
     /// Sets the mark and the charged state of another adjustment.
-    #[cfg(feature = "leasing")]
-    pub(crate) const fn with_marks_of(mut self, other: &Self) -> Self {
+    #[doc(hidden)]
+    pub const fn with_marks_of(mut self, other: &Self) -> Self {
         (self.mark, self.charged) = (other.mark, other.charged);
         self
     }
@@ -353,7 +355,8 @@ impl<'a> Adjustment<'a> {
     }
 
     /// Whether some buckets do not allow this change.
-    pub(super) const fn is_conditional(&self) -> bool {
+    #[doc(hidden)]
+    pub const fn is_conditional(&self) -> bool {
         matches!(self.change, Change::Undo { .. })
     }
 
@@ -424,6 +427,6 @@ pub(super) fn cost_in(units: Units, from: &Bucket, to: &Bucket) -> Units {
 }
 
 /// A time in microseconds, rounded up: a block never ends early.
-pub(super) fn micros(time: Duration) -> u64 {
+pub fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
 }

@@ -80,7 +80,7 @@ pub struct Applied {
 /// What few answers say beside their readings. Nearly always it is nothing, which costs a look at
 /// one pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Remarks(Option<Box<RareRemarks>>);
+pub struct Remarks(Option<Box<RareRemarks>>);
 
 #[derive(Clone, Debug, Default)]
 struct RareRemarks {
@@ -117,25 +117,25 @@ impl PartialEq for RareRemarks {
 impl Eq for RareRemarks {}
 
 impl Remarks {
-    pub(super) const NONE: Self = Self(None);
+    /// None.
+    pub const NONE: Self = Self(None);
 
     /// Adds the record of the bucket with this reading.
     #[cold]
-    pub(super) fn add(&mut self, nth: usize, record: BucketRecord) {
+    pub fn add(&mut self, nth: usize, record: BucketRecord) {
         self.0.get_or_insert_default().kept.push((nth, record));
     }
 
     /// Adds what a store has of the bucket with this reading, if that is kept from the numbers of
     /// `bucket`.
-    pub(super) fn note(&mut self, nth: usize, found: &Found, bucket: &Bucket) {
+    pub fn note(&mut self, nth: usize, found: &Found, bucket: &Bucket) {
         if let Some(record) = found.kept(bucket) {
             self.add(nth, *record);
         }
     }
 
     /// Adds those of an answer whose first reading is the `nth` of a longer one.
-    #[cfg(feature = "redis")]
-    pub(super) fn append(&mut self, nth: usize, applied: &Applied) {
+    pub fn append(&mut self, nth: usize, applied: &Applied) {
         for (place, record) in applied.remarks.0.iter().flat_map(|remarks| &remarks.kept) {
             self.add(nth.saturating_add(*place), *record);
         }
@@ -236,7 +236,8 @@ impl Applied {
 
     /// Sets what it says beside its readings.
     #[inline(always)]
-    pub(super) fn with_remarks(self, remarks: Remarks) -> Self {
+    #[doc(hidden)]
+    pub fn with_remarks(self, remarks: Remarks) -> Self {
         if remarks.0.is_none() { self } else { self.with_some_remarks(remarks) }
     }
 
@@ -283,7 +284,8 @@ impl Applied {
     }
 
     /// Whether any bucket stays in faster numbers.
-    pub(crate) fn has_kept(&self) -> bool {
+    #[doc(hidden)]
+    pub fn has_kept(&self) -> bool {
         self.remarks.0.as_ref().is_some_and(|remarks| !remarks.kept.is_empty())
     }
 
@@ -429,7 +431,8 @@ impl Reading {
     }
 
     #[inline]
-    pub(super) const fn in_micros(verdict: Verdict, state: State, units: Units, wait: u64) -> Self {
+    #[doc(hidden)]
+    pub const fn in_micros(verdict: Verdict, state: State, units: Units, wait: u64) -> Self {
         let (mark, origin, unpaid) = (ResetMark::NONE, Origin::Store, Unpaid::NOTHING);
         Self { verdict, state, units, wait, mark, origin, unpaid }
     }

@@ -37,7 +37,8 @@ impl<'a> BucketId<'a> {
     }
 
     #[inline]
-    pub(super) const fn head(&self) -> LimitHead {
+    #[doc(hidden)]
+    pub const fn head(&self) -> LimitHead {
         self.head
     }
 

@@ -44,7 +44,6 @@ pub(super) enum Problem {
         within: Duration,
     },
     /// An outage inside a transaction of the application, which has to be rolled back.
-    #[cfg(feature = "postgres")]
     InTransaction {
         backend: &'static str,
         /// `None` if the answer was late.
@@ -74,7 +73,6 @@ pub(super) enum Problem {
         last: Arc<BackendError>,
     },
     Incomplete,
-    #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
     Internal {
         backend: &'static str,
         what: &'static str,
@@ -181,8 +179,8 @@ impl BackendError {
     }
 
     /// Whether another transaction held what the call needed.
-    #[cfg(feature = "postgres")]
-    pub(crate) const fn is_locked(&self) -> bool {
+    #[doc(hidden)]
+    pub const fn is_locked(&self) -> bool {
         matches!(self.0, Problem::Locked { .. })
     }
 
@@ -227,8 +225,8 @@ impl BackendError {
 
     /// This error, inside a transaction of the application. An outage is none there: the server has
     /// aborted the transaction, so work that goes on cannot be committed.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn in_transaction(self) -> Self {
+    #[doc(hidden)]
+    pub fn in_transaction(self) -> Self {
         let (backend, cause) = match self.0 {
             Problem::Unavailable { backend, cause } => (backend, Some(cause)),
             Problem::Timeout { backend, .. } | Problem::Locked { backend, .. } => (backend, None),
@@ -239,10 +237,7 @@ impl BackendError {
 
     /// Whether it is a failure inside a transaction of the application.
     pub(crate) const fn is_in_transaction(&self) -> bool {
-        #[cfg(feature = "postgres")]
-        return matches!(self.0, Problem::InTransaction { .. });
-        #[cfg(not(feature = "postgres"))]
-        false
+        matches!(self.0, Problem::InTransaction { .. })
     }
 
     /// A cluster keeps buckets of these limits in several slots, so it cannot charge them in one
@@ -271,13 +266,14 @@ impl BackendError {
     }
 
     /// The store's answer does not have a reading for every charge.
-    pub(crate) const fn incomplete() -> Self {
+    #[doc(hidden)]
+    pub const fn incomplete() -> Self {
         Self(Problem::Incomplete)
     }
 
     /// Something happened that the code of this crate rules out.
-    #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
-    pub(crate) const fn internal(backend: &'static str, what: &'static str) -> Self {
+    #[doc(hidden)]
+    pub const fn internal(backend: &'static str, what: &'static str) -> Self {
         Self(Problem::Internal { backend, what })
     }
 
@@ -309,7 +305,6 @@ impl BackendError {
     pub const fn is_timeout(&self) -> bool {
         match self.0 {
             Problem::Timeout { .. } | Problem::Locked { .. } => true,
-            #[cfg(feature = "postgres")]
             Problem::InTransaction { cause: None, .. } => true,
             _ => self.is_overload(),
         }
@@ -394,14 +389,12 @@ impl BackendError {
     #[must_use]
     pub fn cause(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
         match &self.0 {
-            #[cfg(feature = "postgres")]
             Problem::InTransaction { cause, .. } => cause.as_deref(),
             Problem::Unavailable { cause, .. }
             | Problem::Undecidable { cause, .. }
             | Problem::Full { cause, .. }
             | Problem::Misconfigured { cause, .. } => Some(&**cause),
             Problem::CircuitOpen { last, .. } => Some(&**last),
-            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
             Problem::Internal { .. } => None,
             Problem::Timeout { .. }
             | Problem::Overloaded { .. }

@@ -18,7 +18,6 @@ impl fmt::Display for BackendError {
                      that decide, or that lock the table)",
                 )
             }
-            #[cfg(feature = "postgres")]
             Problem::InTransaction { backend, cause } => {
                 let late = if cause.is_none() { " in time" } else { "" };
                 write!(
@@ -55,7 +54,6 @@ impl fmt::Display for BackendError {
             }
             Problem::CircuitOpen { .. } => f.write_str("the circuit breaker is open"),
             Problem::Incomplete => f.write_str("the backend left a charge out of its answer"),
-            #[cfg(any(feature = "redis", feature = "postgres", feature = "embedded"))]
             Problem::Internal { backend, what } => {
                 write!(f, "{backend} backend has a bug: {what} (please report this)")
             }

@@ -122,8 +122,8 @@ impl Key {
     }
 
     /// The key with this [encoding](Self::as_bytes); `None` if no key has it.
-    #[cfg(any(feature = "embedded", feature = "optimistic"))]
-    pub(super) fn from_encoded(bytes: &[u8]) -> Option<Self> {
+    #[doc(hidden)]
+    pub fn from_encoded(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let (part, after) = next_part(rest)?;
@@ -283,7 +283,10 @@ impl fmt::Debug for Key {
 }
 
 /// One part of a key.
-pub(super) enum Part<'a> {
+#[derive(Debug)]
+#[allow(missing_docs, reason = "each is named as what it is")]
+#[expect(clippy::exhaustive_enums, reason = "each store writes all of them")]
+pub enum Part<'a> {
     Text(&'a [u8]),
     Bytes(&'a [u8]),
     Number(u64),
@@ -297,7 +300,7 @@ pub(super) enum Part<'a> {
 }
 
 /// The first part of an encoded key, and the encoding of the others.
-pub(super) fn next_part(bytes: &[u8]) -> Option<(Part<'_>, &[u8])> {
+pub fn next_part(bytes: &[u8]) -> Option<(Part<'_>, &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     match tag {
         tag::TEXT | tag::BYTES => {

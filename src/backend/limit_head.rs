@@ -5,10 +5,12 @@
 /// A limit computes it once, so that no decision reads the bytes of a short name. For example,
 /// `login` becomes the bytes `login\0\0\0` as a little-endian word, and 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct LimitHead([u64; 2]);
+pub struct LimitHead([u64; 2]);
 
 impl LimitHead {
-    pub(crate) const fn new(name: &str) -> Self {
+    /// The words of this name.
+    #[must_use]
+    pub const fn new(name: &str) -> Self {
         let (mut bytes, mut words, mut shift) = (name.as_bytes(), [0_u64; 2], 0_u32);
         // A name with a zero byte would look like a shorter one, so it counts as too long.
         while let [byte, rest @ ..] = bytes
@@ -29,9 +31,8 @@ impl LimitHead {
 
     /// The words, if they are the whole name and the name is not empty. Then different names have
     /// different words.
-    #[cfg(any(feature = "memory", feature = "leasing"))]
     #[inline(always)]
-    pub(super) const fn whole(self) -> Option<[u64; 2]> {
+    pub const fn whole(self) -> Option<[u64; 2]> {
         match self.0 {
             [0, _] => None,
             words => Some(words),

@@ -79,51 +79,23 @@ mod circuit_breaker;
 )]
 #[path = "../../crates/conformance/src/lib.rs"]
 pub(crate) mod conformance;
-#[cfg(any(feature = "embedded", feature = "leasing", feature = "postgres", feature = "redis"))]
-mod crowd;
 mod debtors;
 mod deny_cache;
-#[cfg(feature = "embedded")]
-mod embedded;
 mod error;
 mod error_text;
 mod fallback;
-#[cfg(any(feature = "leasing", feature = "redis", feature = "postgres"))]
-mod hashed;
 mod key;
 mod key_parts;
 mod key_text;
-#[cfg(any(
-    feature = "embedded",
-    feature = "leasing",
-    feature = "optimistic",
-    feature = "postgres",
-    feature = "redis"
-))]
-mod late;
-#[cfg(feature = "leasing")]
-mod lease;
 mod limit_head;
 #[cfg(feature = "memory")]
 mod memory;
-#[cfg(feature = "leasing")]
-mod named_quota;
 mod on_failure;
-#[cfg(feature = "optimistic")]
-mod optimistic;
 mod origin;
 mod owned;
-#[cfg(feature = "postgres")]
-mod postgres;
 mod record;
-#[cfg(feature = "redis")]
-mod redis;
-#[cfg(any(feature = "redis", feature = "postgres"))]
-mod remote;
 mod repeats;
 mod reset_log;
-#[cfg(any(feature = "embedded", feature = "optimistic"))]
-mod stored;
 #[cfg(test)]
 #[cfg(feature = "memory")]
 mod tests;
@@ -141,14 +113,10 @@ pub use self::debtors::{
     StoredKey,
 };
 pub use self::deny_cache::DenyCache;
-#[cfg(feature = "embedded")]
-pub use self::embedded::{Durability, Embedded, EmbeddedBuilder};
 pub use self::error::BackendError;
 pub use self::fallback::Fallback;
 pub use self::key::Key;
 pub use self::key_text::KeyTextError;
-#[cfg(feature = "leasing")]
-pub use self::lease::{LeaseError, Leasing};
 pub(crate) use self::limit_head::LimitHead;
 #[cfg(feature = "memory")]
 pub use self::memory::{DumpError, Memory};
@@ -156,18 +124,10 @@ pub use self::memory::{DumpError, Memory};
 pub(crate) use self::memory::{
     LinePlace, LineTicket, LineTimer, LineWaiter, UnknownBucket, WaiterStatus,
 };
-#[cfg(feature = "leasing")]
-pub use self::named_quota::NamedQuota;
 pub use self::on_failure::OnFailure;
-#[cfg(feature = "optimistic")]
-pub use self::optimistic::{Optimistic, Swap, SwapScan, SwapStore};
 pub(crate) use self::origin::{Origin, Unpaid};
 pub use self::owned::{OwnedAdjustment, OwnedBucketId, OwnedCharge};
-#[cfg(feature = "postgres")]
-pub use self::postgres::{InTransaction, Postgres, PostgresBuilder, PostgresConnection};
 pub use self::record::BucketRecord;
-#[cfg(feature = "redis")]
-pub use self::redis::{ColdStart, HashTag, Redis, RedisBuilder};
 pub(crate) use self::repeats::Repeats;
 pub(crate) use self::reset_log::{ResetLog, ResetMark};
 
@@ -385,4 +345,15 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
         (**self).debtors(query)
     }
+}
+
+/// What stores outside of this crate use besides the contract.
+pub(crate) mod kit {
+    pub use super::adjustment::micros;
+    pub use super::answer::Remarks;
+    pub use super::apply::{CellStore, absent, adjust_list, apply_list, apply_one};
+    pub use super::key::{Part, next_part};
+    pub use super::key_text::{KeySink, is_plain, write_key, write_text};
+    pub use super::limit_head::LimitHead;
+    pub use super::record::Found;
 }

@@ -93,14 +93,15 @@ impl BucketRecord {
     }
 
     /// The units that the bucket holds at `now`.
-    #[cfg(feature = "embedded")]
-    pub(super) fn value_at(&self, now: Timestamp) -> i64 {
+    #[doc(hidden)]
+    pub fn value_at(&self, now: Timestamp) -> i64 {
         self.bucket.refresh(self.state, now).value
     }
 
     /// The numbers in which the state counts. A record that was read from numbers has neither
     /// `max_reserved`, nor the start of the windows, nor how far below its capacity a bucket began.
-    pub(crate) const fn bucket(&self) -> &Bucket {
+    #[doc(hidden)]
+    pub const fn bucket(&self) -> &Bucket {
         &self.bucket
     }
 
@@ -116,9 +117,9 @@ impl BucketRecord {
 
     /// The record as of now, for a call by the numbers of `bucket`, if its time lies after
     /// `latest`: a wrong clock has written it.
-    #[cfg(any(feature = "redis", feature = "postgres", feature = "optimistic"))]
     #[inline]
-    pub(super) fn caught_up(
+    #[doc(hidden)]
+    pub fn caught_up(
         &self,
         id: BucketId<'_>,
         bucket: &Bucket,
@@ -131,23 +132,21 @@ impl BucketRecord {
     }
 
     /// What a store that keeps this record finds for a charge by the numbers of `bucket`.
-    pub(super) fn find(&self, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> Found {
+    #[doc(hidden)]
+    pub fn find(&self, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> Found {
         find(&self.bucket, bucket, self.state, id, now)
     }
 
     /// The state, converted to `bucket`; `None` if it counts as absent there.
-    pub(super) fn state_in(
-        &self,
-        id: BucketId<'_>,
-        bucket: &Bucket,
-        now: Timestamp,
-    ) -> Option<State> {
+    #[doc(hidden)]
+    pub fn state_in(&self, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> Option<State> {
         self.find(id, bucket, now).state_in(id, bucket, now)
     }
 
     /// Whether the bucket keeps its numbers until those of `bucket` admit a request: some is used,
     /// and its own refill faster.
-    pub(super) fn is_kept_from(&self, bucket: &Bucket, now: Timestamp) -> bool {
+    #[doc(hidden)]
+    pub fn is_kept_from(&self, bucket: &Bucket, now: Timestamp) -> bool {
         is_used(&self.bucket, bucket, self.state, now) && !self.bucket.yields_to(bucket)
     }
 
@@ -185,7 +184,7 @@ impl Hash for BucketRecord {
 
 /// What a store has of a bucket, for a call by some numbers.
 #[derive(Clone, Debug)]
-pub(super) enum Found {
+pub enum Found {
     /// Nothing, or a bucket that is full by other numbers: it may as well have been dropped.
     Absent,
     /// A bucket that is counted in these numbers.

@@ -201,8 +201,7 @@ impl Clock for SystemClock {
 }
 
 /// The same clock, but no earlier than `floor` and the time that passes from now on.
-#[cfg(any(feature = "memory", feature = "embedded"))]
-pub(crate) fn not_before(clock: Arc<dyn Clock>, floor: Timestamp) -> Arc<dyn Clock> {
+pub fn not_before(clock: Arc<dyn Clock>, floor: Timestamp) -> Arc<dyn Clock> {
     if clock.now() >= floor {
         return clock;
     }
@@ -211,14 +210,12 @@ pub(crate) fn not_before(clock: Arc<dyn Clock>, floor: Timestamp) -> Arc<dyn Clo
 }
 
 /// A clock that is this many microseconds ahead of what only passes, or later.
-#[cfg(any(feature = "memory", feature = "embedded"))]
 #[derive(Debug)]
 struct ClockNotBefore {
     clock: Arc<dyn Clock>,
     ahead: i64,
 }
 
-#[cfg(any(feature = "memory", feature = "embedded"))]
 impl Clock for ClockNotBefore {
     fn now(&self) -> Timestamp {
         self.clock.now().max(self.monotonic())
@@ -338,14 +335,12 @@ mod tests {
     use super::*;
 
     /// A clock whose machine can be set.
-    #[cfg(any(feature = "memory", feature = "embedded"))]
     #[derive(Clone, Debug, Default)]
     struct Followed {
         passed: ManualClock,
         set: Arc<AtomicI64>,
     }
 
-    #[cfg(any(feature = "memory", feature = "embedded"))]
     impl Clock for Followed {
         fn now(&self) -> Timestamp {
             let set = self.set.load(Ordering::SeqCst);
@@ -358,7 +353,6 @@ mod tests {
     }
 
     /// The distance to the floor was added to that by which the machine was set.
-    #[cfg(any(feature = "memory", feature = "embedded"))]
     #[test]
     fn a_clock_that_counts_on_from_a_floor_follows_the_machine_once_that_is_later() {
         const HOUR: i64 = 3_600_000_000;

@@ -90,7 +90,8 @@ impl Timestamp {
 
     /// [`since`](Self::since), as a bare number of microseconds.
     #[inline]
-    pub(crate) const fn micros_since(self, earlier: Self) -> u64 {
+    #[doc(hidden)]
+    pub const fn micros_since(self, earlier: Self) -> u64 {
         // Zero for a clock that went back, which gains no tokens then. The distance of two `i64`
         // fits a `u64`, while a subtraction could overflow.
         if self.0 <= earlier.0 { 0 } else { self.0.abs_diff(earlier.0) }
@@ -105,7 +106,8 @@ impl Timestamp {
 
     /// [`saturating_add`](Self::saturating_add) for a bare number of microseconds.
     #[inline]
-    pub(crate) const fn plus_micros(self, micros: u64) -> Self {
+    #[doc(hidden)]
+    pub const fn plus_micros(self, micros: u64) -> Self {
         Self(self.0.saturating_add_unsigned(micros))
     }
 }

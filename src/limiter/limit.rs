@@ -4,8 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::algebra::{Bucket, Terms};
-#[cfg(feature = "leasing")]
-use crate::backend::NamedQuota;
 use crate::backend::{BucketId, Key, LimitHead, OnFailure};
 use crate::quota::{Quota, QuotaError};
 
@@ -75,17 +73,6 @@ pub struct Limit {
     head: LimitHead,
     quota: Quota,
     bucket: Bucket,
-}
-
-#[cfg(feature = "leasing")]
-impl NamedQuota for Limit {
-    fn limit_name(&self) -> &str {
-        self.name()
-    }
-
-    fn limit_quota(&self) -> &Quota {
-        self.quota()
-    }
 }
 
 /// The name of a limit, and what the limit says about outages: there is room for that beside a name,

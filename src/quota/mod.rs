@@ -51,7 +51,8 @@ pub use self::no_calendar::Calendar;
 pub use self::period::parse as parse_period;
 pub(crate) use self::scale::Scale;
 pub use self::text::ParseQuotaError;
-pub(crate) use self::units::{MAX_UNITS, tokens_of};
+pub use self::units::MAX_UNITS;
+pub(crate) use self::units::tokens_of;
 pub(crate) use self::window_start::WindowStart;
 
 /// One second.
@@ -83,7 +84,7 @@ pub const fn days(days: u32) -> Duration {
 
 /// How a limit gains tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_enums, reason = "another kind is another formula for each store")]
 pub enum Kind {
     /// Continuously, spread evenly over the period.
     TokenBucket,

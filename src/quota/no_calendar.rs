@@ -31,19 +31,27 @@ impl Calendar {
         None
     }
 
-    pub(crate) const fn mean(self) -> i64 {
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn mean(self) -> i64 {
         match self {}
     }
 
-    pub(crate) const fn start(self, _at: Timestamp) -> Timestamp {
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn start(self, _at: Timestamp) -> Timestamp {
         match self {}
     }
 
-    pub(crate) const fn after(self, _ts: Timestamp, _windows: u64) -> Timestamp {
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn after(self, _ts: Timestamp, _windows: u64) -> Timestamp {
         match self {}
     }
 
-    pub(crate) const fn count(self, _from: Timestamp, _to: Timestamp) -> u64 {
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn count(self, _from: Timestamp, _to: Timestamp) -> u64 {
         match self {}
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The largest number of units. Redis scripts count in doubles, which hold every whole number up to
 /// here exactly.
-pub(crate) const MAX_UNITS: u64 = 1 << 53;
+pub const MAX_UNITS: u64 = 1 << 53;
 
 /// See [`Quota::MAX_SHARDS`](super::Quota::MAX_SHARDS).
 pub(super) const MAX_SHARDS: u32 = 1_024;

@@ -134,10 +134,9 @@ fn a_store_that_cannot_list_says_so() {
     assert_eq!((page.debtors().len(), page.next()), (0, None));
 }
 
-#[cfg(feature = "leasing")]
 #[test]
 fn a_list_of_a_leased_limit_is_that_of_the_store() {
-    use tollgate::backend::Leasing;
+    use tollgate_leasing::Leasing;
 
     use tollgate::MINUTE;
 
@@ -173,15 +172,15 @@ fn a_snapshot_tells_how_long_its_bucket_is_blocked() {
     assert_eq!((open.blocked_until(), open.remaining()), (None, 99));
 }
 
-#[cfg(all(feature = "embedded", unix))]
 mod in_a_file {
     use std::time::Duration;
     use std::{env, fs, process};
 
     use super::{LOGIN, START, count};
-    use tollgate::backend::{DebtorKind, Durability, Embedded, Memory};
+    use tollgate::backend::{DebtorKind, Memory};
     use tollgate::clock::{Clock, ManualClock, SystemClock};
     use tollgate::{HOUR, MINUTE, Quota, RateLimiter};
+    use tollgate_embedded::{Durability, Embedded};
     use tollgate_testing::cases::seeds;
     use tollgate_testing::debtors::{all_are_found_beside_a_hammer, each_is_found_once};
     use tollgate_testing::dice::Dice;

@@ -4,8 +4,6 @@
 
 mod debtors;
 mod hot_limits;
-#[cfg(feature = "leasing")]
-mod leasing;
 mod nothing;
 #[cfg(feature = "middleware")]
 mod one_piece;

@@ -395,11 +395,10 @@ async fn a_slot_from_before_a_reset_is_not_undone() {
     drop(later);
 }
 
-#[cfg(feature = "redis")]
 mod on_redis {
-    use tollgate::backend::Redis;
     use tollgate::limiter::Permit;
     use tollgate::{MINUTE, RateLimiter};
+    use tollgate_redis::Redis;
 
     use super::{FIVE, LLM};
     use tollgate_testing::redis::Server;

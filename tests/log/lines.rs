@@ -234,10 +234,9 @@ fn a_store_that_refuses_and_fails_by_turns_has_not_recovered() {
 }
 
 /// The same with a real server: of 400 requests, 399 were logged.
-#[cfg(feature = "redis")]
 #[test]
 fn a_redis_server_that_is_full_is_logged_once() {
-    use tollgate::backend::Redis;
+    use tollgate_redis::Redis;
     use tollgate_testing::redis::Server;
 
     let server = Server::start();
@@ -266,10 +265,9 @@ fn a_redis_server_that_is_full_is_logged_once() {
 }
 
 /// The log contained the key of a client, but keys must not be logged.
-#[cfg(feature = "redis")]
 #[test]
 fn a_value_in_redis_that_is_no_bucket_is_logged_without_its_key() {
-    use tollgate::backend::Redis;
+    use tollgate_redis::Redis;
     use tollgate_testing::redis::Server;
 
     let server = Server::start();
@@ -783,7 +781,7 @@ impl Backend for Flaky {
 /// The guide to Redis says what each line means, so it has to quote the lines as they are.
 #[test]
 fn the_guide_quotes_the_log_as_it_is() {
-    let guide = include_str!("../../docs/redis.md");
+    let guide = include_str!("../../crates/redis/docs/redis.md");
     let source = include_str!("../../src/limiter/failure_log.rs").replace("\\\n", "");
     let source = source.split_whitespace().collect::<Vec<_>>().join(" ");
     let (_, table) = guide.split_once("| line | what it is |").expect("the table of the lines");

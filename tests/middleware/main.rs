@@ -23,7 +23,7 @@ mod grpc;
 mod layer;
 #[cfg(feature = "axum")]
 mod nothing;
-#[cfg(all(feature = "axum", feature = "optimistic", feature = "leasing"))]
+#[cfg(feature = "axum")]
 mod one_at_a_time;
 #[cfg(feature = "axum")]
 mod remaining;

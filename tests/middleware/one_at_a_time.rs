@@ -8,11 +8,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::Request;
-use tollgate::backend::{
-    BackendError, CircuitBreaker, DenyCache, Fallback, Leasing, Memory, Optimistic, Swap, SwapStore,
-};
+use tollgate::backend::{BackendError, CircuitBreaker, DenyCache, Fallback, Memory};
 use tollgate::middleware::Portion;
 use tollgate::{DAY, Limit, Quota, RateLimitExt, RateLimiter, Rule};
+use tollgate_leasing::Leasing;
+use tollgate_optimistic::{Optimistic, Swap, SwapStore};
 use tower::ServiceExt as _;
 
 static FIRST: Limit = Limit::new("first", Quota::token_bucket(2, DAY));

@@ -1,6 +1,6 @@
 //! Calls, and what they tell.
 
-use crate::journal::Journal;
+use tollgate_testing::journal::Journal;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! A store that fails, recovers, and takes time.
 
-use crate::journal::Journal;
+use tollgate_testing::journal::Journal;
 
 use std::convert::Infallible;
 use std::sync::Arc;

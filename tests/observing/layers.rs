@@ -1,6 +1,6 @@
 //! Requests through layers, and what their rules tell.
 
-use crate::journal::Journal;
+use tollgate_testing::journal::Journal;
 
 use std::convert::Infallible;
 

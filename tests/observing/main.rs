@@ -4,11 +4,8 @@
 
 mod calls;
 mod failures;
-mod journal;
 mod layers;
 mod queues;
-#[cfg(feature = "redis")]
-mod redis;
 #[cfg(feature = "tracing")]
 mod reentrant;
 mod threads;

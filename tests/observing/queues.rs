@@ -1,6 +1,6 @@
 //! Requests that wait: in the queue of a layer, and by reservations.
 
-use crate::journal::Journal;
+use tollgate_testing::journal::Journal;
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

@@ -16,7 +16,7 @@ mod leavers;
 #[cfg(feature = "axum")]
 mod places;
 mod shared;
-#[cfg(all(feature = "axum", feature = "leasing", feature = "redis"))]
+#[cfg(feature = "axum")]
 mod shutdown;
 #[cfg(feature = "axum")]
 mod storms;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use redb::{Database, TableDefinition};
 use tokio::runtime::{Builder, Runtime};
-use tollgate::backend::{Durability, Embedded};
+use tollgate_embedded::{Durability, Embedded};
 use tollgate::{Limit, Quota, RateLimiter, SECOND};
 
 /// It never refuses.

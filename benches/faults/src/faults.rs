@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::backend::RedisBuilder;
+use tollgate_redis::RedisBuilder;
 
 /// Something that goes wrong, and what it does to the store.
 #[derive(Clone, Copy, Debug)]

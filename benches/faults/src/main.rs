@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 use tokio::time::sleep;
-use tollgate::backend::Redis;
+use tollgate_redis::Redis;
 use tollgate_testing::redis::{Cluster, Mode, Proxy, Sentinels, Server};
 use tollgate_testing::traffic::{DEADLINE, Lost, RECOVERY, Traffic};
 

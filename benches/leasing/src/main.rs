@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
-use tollgate::backend::{
-    Adjustment, Answer, Applied, Backend, BucketId, Charge, Leasing, Memory, Postgres, Redis,
-};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
+use tollgate_leasing::Leasing;
+use tollgate_postgres::Postgres;
+use tollgate_redis::Redis;
 use tollgate::{Limit, Quota, RateLimiter, SECOND};
 use tollgate_testing::{postgres, redis};
 

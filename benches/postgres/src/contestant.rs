@@ -2,7 +2,7 @@
 
 use deadpool_postgres::{Manager, Pool};
 use tokio_postgres::NoTls;
-use tollgate::backend::Postgres;
+use tollgate_postgres::Postgres;
 use tollgate::{Limit, Quota, RateLimiter, SECOND};
 
 use std::num::NonZeroUsize;

@@ -18,10 +18,10 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::post;
-use tollgate::backend::Embedded;
 use tollgate::key::{Key, digest, header};
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimiter};
 use tollgate_admin::admin;
+use tollgate_embedded::Embedded;
 use tower::ServiceExt;
 
 /// The header field stands for what your authentication has established.

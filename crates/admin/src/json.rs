@@ -20,7 +20,6 @@ pub(super) fn limit(limit: &Limit, in_force: &Limit, path: &str) -> Value {
         "kind": match quota.kind() {
             Kind::TokenBucket => "token bucket",
             Kind::FixedWindow => "fixed window",
-            _ => "other",
         },
         "rate": quota.rate(),
         "period_us": u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX),

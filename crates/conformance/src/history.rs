@@ -4,51 +4,52 @@ use std::time::Duration;
 
 use super::dice::Dice;
 use super::quotas::{random_quota, vary_quota};
+pub use super::subject::START;
 use tollgate::algebra::{Bucket, State, Terms};
-use tollgate::backend::{Adjustment, BucketId, Change, Charge, Key};
-use tollgate::clock::Timestamp;
+use tollgate::backend::{Adjustment, Answer, Backend, BackendError, BucketId, Change, Charge, Key};
+use tollgate::clock::{Clock, ManualClock, Timestamp};
 use tollgate::quota::{Kind, Quota};
 
 /// One call of a store, as owned values.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub enum Step {
     Apply(Vec<TestCharge>),
     Adjust(Vec<TestAdjustment>),
     Reset(Vec<TestBucket>),
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct TestBucket {
-    pub(crate) limit: &'static str,
-    pub(crate) key: Key,
-    pub(crate) shard: u32,
+pub struct TestBucket {
+    pub limit: &'static str,
+    pub key: Key,
+    pub shard: u32,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct TestCharge {
-    pub(crate) target: TestBucket,
-    pub(crate) other: Option<u32>,
-    pub(crate) bucket: Bucket,
-    pub(crate) units: i64,
-    pub(crate) terms: Terms,
-    pub(crate) takes: bool,
+pub struct TestCharge {
+    pub target: TestBucket,
+    pub other: Option<u32>,
+    pub bucket: Bucket,
+    pub units: i64,
+    pub terms: Terms,
+    pub takes: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct TestAdjustment {
-    pub(crate) target: TestBucket,
-    pub(crate) bucket: Bucket,
-    pub(crate) change: Change,
+pub struct TestAdjustment {
+    pub target: TestBucket,
+    pub bucket: Bucket,
+    pub change: Change,
 }
 
 impl TestBucket {
-    pub(crate) fn id(&self) -> BucketId<'_> {
+    pub fn id(&self) -> BucketId<'_> {
         BucketId::new(self.limit, &self.key).shard(self.shard)
     }
 }
 
 impl TestCharge {
-    pub(crate) fn charge(&self) -> Charge<'_> {
+    pub fn charge(&self) -> Charge<'_> {
         let (id, bucket) = (self.target.id(), &self.bucket);
         let charge = match self.takes {
             true => Charge::take(id, bucket, self.units),
@@ -60,29 +61,30 @@ impl TestCharge {
 }
 
 impl TestAdjustment {
-    pub(crate) fn adjustment(&self) -> Adjustment<'_> {
+    pub fn adjustment(&self) -> Adjustment<'_> {
         Adjustment::new(self.target.id(), &self.bucket, self.change)
     }
 }
 
 /// The keys of a history.
-pub(crate) fn keys() -> [Key; 3] {
+pub fn keys() -> [Key; 3] {
     [Key::GLOBAL, Key::from("alice"), Key::from((7_u64, "bob"))]
 }
 
 /// A history: random calls on a few limits and a few keys, while time passes.
-pub(crate) struct History {
-    pub(crate) dice: Dice,
-    pub(crate) limits: Vec<(&'static str, Quota)>,
+#[derive(Debug)]
+pub struct History {
+    pub dice: Dice,
+    pub limits: Vec<(&'static str, Quota)>,
     /// States that charges have left lately, for adjustments to name.
-    pub(crate) seen: Vec<State>,
+    pub seen: Vec<State>,
     changes: QuotaChanges,
     /// Whether nearly all steps are single charges without debt.
     plain: bool,
 }
 
 /// How often the quotas of the limits change.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QuotaChanges {
     #[allow(dead_code, reason = "as `steady`")]
     Never,
@@ -94,7 +96,7 @@ enum QuotaChanges {
 
 impl History {
     /// A history in which the quotas change; how often depends on the seed.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         let mut dice = Dice(seed);
         let limits = ["a", "b", "c"].map(|name| (name, random_quota(&mut dice))).to_vec();
         let changes = match seed % 5 {
@@ -107,7 +109,7 @@ impl History {
 
     /// A history in which the quotas stay, and every full bucket equals one that was never used.
     #[allow(dead_code, reason = "for tests of stores that drop full buckets")]
-    pub(crate) fn steady(seed: u64) -> Self {
+    pub fn steady(seed: u64) -> Self {
         let mut history = Self { changes: QuotaChanges::Never, ..Self::new(seed) };
         for (_, quota) in &mut history.limits {
             *quota = quota.initial(quota.get_capacity());
@@ -166,7 +168,7 @@ impl History {
         self.limits[place].1 = other.validated().unwrap_or(before);
     }
 
-    pub(crate) fn draw_charge(&mut self) -> TestCharge {
+    pub fn draw_charge(&mut self) -> TestCharge {
         if self.changes == QuotaChanges::Always && self.dice.one_in(3) {
             self.change();
         }
@@ -220,7 +222,7 @@ impl History {
         TestAdjustment { target, bucket, change }
     }
 
-    pub(crate) fn step(&mut self) -> Step {
+    pub fn step(&mut self) -> Step {
         if self.changes_now(12) {
             self.change();
         }
@@ -245,11 +247,42 @@ impl History {
     }
 
     /// The time of the next call: later, or sometimes earlier, but not before `earliest`.
-    pub(crate) fn next_time(&mut self, now: Timestamp, earliest: Timestamp) -> Timestamp {
+    pub fn next_time(&mut self, now: Timestamp, earliest: Timestamp) -> Timestamp {
         let most = if self.dice.one_in(9) { 1 << 44 } else { 1 << 24 };
         let by = i64::try_from(self.dice.up_to(most)).unwrap();
         let by = if self.dice.one_in(12) { -by } else { by };
         let micros = (now.as_micros() + by).clamp(earliest.as_micros(), 8_900_000_000_000_000);
         Timestamp::from_micros(micros)
+    }
+
+    /// Moves the clock to the time of the next call.
+    pub fn pass(&mut self, clock: &ManualClock) {
+        clock.set(self.next_time(clock.now(), START));
+    }
+}
+
+/// Plays a step to a store, and returns the whole answer as text.
+pub fn play_step(store: &dyn Backend, step: &Step) -> Answer<String> {
+    match step {
+        Step::Apply(takes) => {
+            let charges: Vec<_> = takes.iter().map(TestCharge::charge).collect();
+            store.apply(&charges).map(|applied| format!("{applied:?}"))
+        }
+        Step::Adjust(backs) => {
+            let adjustments: Vec<_> = backs.iter().map(TestAdjustment::adjustment).collect();
+            store.adjust(&adjustments).map(|applied| format!("{applied:?}"))
+        }
+        Step::Reset(targets) => {
+            let ids: Vec<_> = targets.iter().map(TestBucket::id).collect();
+            store.reset(&ids).map(|()| "reset".to_owned())
+        }
+    }
+}
+
+/// The answer of a store that answers at once.
+pub fn expect_ready<T>(answer: Answer<T>) -> Result<T, BackendError> {
+    match answer {
+        Answer::Ready(answer) => answer,
+        Answer::Pending(_) => panic!("the memory store has to answer at once"),
     }
 }

@@ -64,8 +64,10 @@
 
 mod check;
 mod checks;
-pub(crate) mod dice;
-pub(crate) mod history;
+#[doc(hidden)]
+pub mod dice;
+#[doc(hidden)]
+pub mod history;
 mod list;
 mod model;
 mod quotas;

@@ -10,7 +10,7 @@ use tollgate::quota::{DAY, Quota};
 
 /// The time of a clock that the suite sets, before it first moves it: an instant in 2100, so that
 /// nothing expires by the clock of a real server.
-pub(super) const START: Timestamp = Timestamp::from_micros(4_102_444_800_123_456);
+pub const START: Timestamp = Timestamp::from_micros(4_102_444_800_123_456);
 
 /// What a closure returns for a store: the store itself, or a future of it. `M` tells which.
 #[doc(hidden)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::quota::days;
+use tollgate::quota::{Calendar, days};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimited, RateLimiter, SECOND, Timestamp};
 
 use crate::traffic::wait_until;
@@ -21,25 +21,10 @@ static LIMITS: [Limit; 7] = [
     Limit::new("saves", Quota::fixed_window(10, DAY).start(Timestamp::UNIX_EPOCH).capacity(30)),
 ];
 
-/// Makes `CALENDARS`, the limits by a calendar, in a test that has the feature or not. They cannot stand
-/// here, as this crate is built without it.
-#[macro_export]
-macro_rules! calendars {
-    () => {
-        #[cfg(feature = "calendar")]
-        static CALENDARS: [Limit; 2] = {
-            use tollgate::Quota;
-            use tollgate::quota::Calendar;
-            [
-                Limit::new("midnight", Quota::calendar(10, Calendar::daily())),
-                Limit::new("monthly", Quota::calendar(10, Calendar::monthly())),
-            ]
-        };
-
-        #[cfg(not(feature = "calendar"))]
-        static CALENDARS: [Limit; 0] = [];
-    };
-}
+static CALENDARS: [Limit; 2] = [
+    Limit::new("midnight", Quota::calendar(10, Calendar::daily())),
+    Limit::new("monthly", Quota::calendar(10, Calendar::monthly())),
+];
 
 /// The windows of these, and of calendars, begin at the same instants for all keys.
 const TOLD_ALIKE: [&str; 2] = ["daily", "saves"];
@@ -50,9 +35,6 @@ static QUICK: Limit = Limit::new("quick", Quota::token_bucket(2, SECOND).capacit
 /// Rows of a store, as a program sees them that knows its form.
 #[expect(async_fn_in_trait, reason = "a test awaits them where it runs")]
 pub trait Rows {
-    /// Limits by a calendar, which is a feature.
-    const CALENDARS: &'static [Limit];
-
     /// Adds to the time of the row of this key, in microseconds. The row is kept as long as
     /// one would be that was written then.
     async fn move_ahead(&self, key: &str, micros: i64);
@@ -64,8 +46,8 @@ pub trait Rows {
     async fn now(&self) -> i64;
 }
 
-fn all<R: Rows>(_: &R) -> impl Iterator<Item = &'static Limit> + use<R> {
-    LIMITS.iter().chain(R::CALENDARS)
+fn all() -> impl Iterator<Item = &'static Limit> {
+    LIMITS.iter().chain(&CALENDARS)
 }
 
 fn micros(time: Duration) -> i64 {
@@ -97,7 +79,7 @@ pub async fn a_bucket_of_a_time_years_ahead_gains_from_now_on<R: Rows>(
     limiter: &RateLimiter,
     rows: &R,
 ) {
-    for limit in all(rows) {
+    for limit in all() {
         let name = limit.name();
         for first_call in 0..5 {
             let key = format!("{name}-{first_call}");
@@ -132,7 +114,7 @@ pub async fn a_bucket_of_a_time_years_ahead_gains_from_now_on<R: Rows>(
             );
             // It gains while it is not asked.
             assert_eq!(told(limiter, limit, &key).await.0, until, "{key}");
-            if TOLD_ALIKE.contains(&name) || R::CALENDARS.contains(limit) {
+            if TOLD_ALIKE.contains(&name) || CALENDARS.contains(limit) {
                 let twin = format!("twin-{key}");
                 empty(limiter, limit, &twin).await;
                 if first_call == 3 {
@@ -149,7 +131,7 @@ pub async fn a_bucket_of_a_time_years_ahead_gains_from_now_on<R: Rows>(
 
 /// What a bucket holds, and how much it is used, does not change.
 pub async fn what_was_used_stays_used(limiter: &RateLimiter, rows: &impl Rows) {
-    for limit in all(rows) {
+    for limit in all() {
         let key = format!("used-{}", limit.name());
         drop(limiter.limit(limit).key(&*key).cost(3).await.unwrap());
         let held = limiter.peek(limit).key(&*key).await.unwrap().remaining();
@@ -162,7 +144,7 @@ pub async fn what_was_used_stays_used(limiter: &RateLimiter, rows: &impl Rows) {
 /// Blocks and debts keep their word, however far ahead they are, and so does a time that a server
 /// can have left whose clock is an hour ahead at most.
 pub async fn blocks_debts_and_times_a_little_ahead_stay(limiter: &RateLimiter, rows: &impl Rows) {
-    for limit in all(rows) {
+    for limit in all() {
         let name = limit.name();
         let [blocked, owing, near] =
             ["blocked", "owing", "near"].map(|kind| format!("{kind}-{name}"));

@@ -13,9 +13,12 @@
 )]
 
 pub mod address;
+#[cfg(feature = "calendar")]
 pub mod ahead;
 pub mod attack;
 pub mod broken;
+#[cfg(feature = "calendar")]
+pub mod calendars;
 pub mod cases;
 #[cfg(unix)]
 mod certificates;
@@ -23,6 +26,7 @@ pub mod debtors;
 pub mod dice;
 pub mod draw;
 pub mod fuzz;
+pub mod journal;
 pub mod nodes;
 #[cfg(unix)]
 pub mod postgres;
@@ -35,6 +39,7 @@ pub mod traffic;
 pub mod vectors;
 pub mod web;
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -60,6 +65,24 @@ pub fn at_once<F: IntoFuture>(call: F) -> F::Output {
 pub fn ask_and_drop<F: Future>(call: F) {
     let asked = pin!(call).poll(&mut Context::from_waker(Waker::noop()));
     assert!(asked.is_pending(), "the store has to answer later");
+}
+
+/// Polls a future so many times and then drops it; its output if it was done by then.
+pub async fn dropped_after<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+    let (mut future, mut left) = (pin!(future), polls);
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            // The next poll comes when there is something to do, unless it was the last.
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }
 
 /// Some time in 2023, nowhere near the start of any window.

@@ -13,7 +13,7 @@ use crate::backend::record::Found;
 use crate::clock::Timestamp;
 
 /// Makes all adjustments, or none of them if a bucket does not allow one.
-pub(in crate::backend) fn adjust_list<C: CellStore>(
+pub fn adjust_list<C: CellStore>(
     cells: &mut C,
     named: &[(C::Cell, &Adjustment<'_>)],
     now: Timestamp,

@@ -10,7 +10,7 @@ use crate::clock::Timestamp;
 /// A store tells its buckets apart by *cells*, such as a fingerprint or an index, so it hashes the
 /// name of each bucket once in a call. [`BucketStore`](super::BucketStore) is the public form of
 /// this trait, in which cells are names.
-pub(in crate::backend) trait CellStore {
+pub trait CellStore {
     /// What tells one bucket from another in this call.
     type Cell: Copy + Ord;
 
@@ -90,7 +90,7 @@ pub(super) fn write_refused<C: CellStore>(
 
 /// The state of a bucket that is not stored.
 #[inline]
-pub(in crate::backend) fn absent(id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
+pub fn absent(id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
     // Only fixed windows without a start need a phase, which takes a hash.
     let phase = if bucket.needs_phase() { id.phase(bucket) } else { now };
     bucket.absent(now, phase)

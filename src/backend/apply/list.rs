@@ -34,7 +34,7 @@ use crate::clock::Timestamp;
 ///
 /// `named` has each charge once for each bucket that it names. A two-choices charge stands there
 /// twice, next to each other, first with the cell of its own shard.
-pub(in crate::backend) fn apply_list<C: CellStore>(
+pub fn apply_list<C: CellStore>(
     cells: &mut C,
     named: &[(C::Cell, &Charge<'_>)],
     now: Timestamp,

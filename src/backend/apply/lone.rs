@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 /// Decides an ordinary charge, and stores what it leaves.
 // Inlined, so that a store which has found the bucket already pays for the formula only.
 #[inline(always)]
-pub(in crate::backend) fn apply_one<C: CellStore>(
+pub fn apply_one<C: CellStore>(
     cells: &mut C,
     cell: C::Cell,
     asked: &Charge<'_>,

@@ -24,12 +24,11 @@ use std::marker::PhantomData;
 
 use smallvec::SmallVec;
 
-pub(super) use self::adjust::adjust_list;
-pub(super) use self::cell_store::CellStore;
-#[cfg(any(feature = "memory", feature = "optimistic"))]
-pub(super) use self::cell_store::absent;
-pub(super) use self::list::apply_list;
-pub(super) use self::lone::{apply_one, apply_pair};
+pub use self::adjust::adjust_list;
+pub use self::cell_store::{CellStore, absent};
+pub use self::list::apply_list;
+pub use self::lone::apply_one;
+pub(super) use self::lone::apply_pair;
 #[cfg(feature = "memory")]
 pub(super) use self::slots::{Payment, SlotStore, pay_all};
 use super::adjustment::Adjustment;

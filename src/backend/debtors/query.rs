@@ -102,8 +102,8 @@ impl DebtorQuery {
     }
 
     /// The same request by other numbers: what each of its numbers becomes.
-    #[cfg(feature = "leasing")]
-    pub(in crate::backend) fn map_buckets(&self, map: impl Fn(&Bucket) -> Bucket) -> Self {
+    #[doc(hidden)]
+    pub fn map_buckets(&self, map: impl Fn(&Bucket) -> Bucket) -> Self {
         let earlier = self.earlier.iter().map(&map).collect();
         Self { bucket: map(&self.bucket), earlier, ..self.clone() }
     }

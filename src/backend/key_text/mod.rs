@@ -5,8 +5,7 @@ mod read;
 mod write;
 
 pub use self::error::KeyTextError;
-#[cfg(any(feature = "redis", feature = "postgres"))]
-pub(super) use self::write::{KeySink, is_plain, write_key, write_text};
+pub use self::write::{KeySink, is_plain, write_key, write_text};
 use super::key::Key;
 
 impl Key {

@@ -6,19 +6,20 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use crate::backend::key::{Part, next_part};
 
 /// What a key is written to.
-pub(in crate::backend) trait KeySink: fmt::Write {
+pub trait KeySink: fmt::Write {
     /// The bytes that were written so far.
     fn len(&self) -> usize;
 
     /// Writes ASCII.
     fn extend(&mut self, bytes: &[u8]);
 
+    /// Writes a number in decimal digits.
     fn number(&mut self, number: u64);
 }
 
 /// Writes text, in which all but plain bytes are escaped.
 #[inline]
-pub(in crate::backend) fn write_text(sink: &mut impl KeySink, text: &[u8]) {
+pub fn write_text(sink: &mut impl KeySink, text: &[u8]) {
     // Most text has nothing to escape, and is copied at once.
     let plain = text.iter().position(|&byte| !is_plain(byte)).unwrap_or(text.len());
     let (plain, rest) = text.split_at_checked(plain).unwrap_or((text, &[]));
@@ -34,7 +35,7 @@ pub(in crate::backend) fn write_text(sink: &mut impl KeySink, text: &[u8]) {
 
 /// Writes the parts of a key while no more than `most` bytes were written; returns whether all fit.
 #[inline]
-pub(in crate::backend) fn write_key(sink: &mut impl KeySink, mut key: &[u8], most: usize) -> bool {
+pub fn write_key(sink: &mut impl KeySink, mut key: &[u8], most: usize) -> bool {
     if key.is_empty() {
         sink.extend(b"*");
     }
@@ -133,7 +134,7 @@ impl KeySink for TextSink {
 
 /// Whether a byte of text stands for itself.
 #[inline]
-pub(in crate::backend) const fn is_plain(byte: u8) -> bool {
+pub const fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'@' | b'+' | b'/')
 }
 

@@ -184,9 +184,10 @@ impl Memory {
         Self { clock: self.clock.not_before(floor), floor, ..self }
     }
 
-    /// Lets sweeps keep buckets that are full again.
-    #[cfg(test)]
-    pub(crate) fn keep_full(self) -> Self {
+    /// Lets sweeps keep buckets that are full again, for tests that compare each answer.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn keep_full(self) -> Self {
         self.shards.iter().for_each(|shard| shard.lock().keep_full = true);
         self
     }

@@ -36,7 +36,6 @@ pub(super) struct Shard {
     /// How many buckets were dropped because they were full again.
     pub(super) forgotten: u64,
     /// Whether sweeps keep full buckets. For tests that change the quotas of limits.
-    #[cfg(test)]
     pub(super) keep_full: bool,
 }
 
@@ -67,7 +66,6 @@ impl Shard {
             resets,
             evicted: 0,
             forgotten: 0,
-            #[cfg(test)]
             keep_full: false,
         }
     }
@@ -239,7 +237,6 @@ impl Shard {
     }
 
     fn sweep(&mut self, now: Timestamp) {
-        #[cfg(test)]
         if self.keep_full {
             return;
         }

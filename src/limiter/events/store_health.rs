@@ -244,7 +244,7 @@ const fn error_kind(error: &BackendError) -> &'static str {
     }
 }
 
-#[cfg(all(test, feature = "redis", feature = "postgres"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

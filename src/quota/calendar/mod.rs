@@ -178,7 +178,9 @@ impl Calendar {
     }
 
     /// The mean length of a window in microseconds.
-    pub(crate) const fn mean(self) -> i64 {
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn mean(self) -> i64 {
         self.every.mean()
     }
 
@@ -187,17 +189,23 @@ impl Calendar {
     }
 
     /// The start of the window around an instant.
-    pub(crate) fn start(self, at: Timestamp) -> Timestamp {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn start(self, at: Timestamp) -> Timestamp {
         Timestamp::from_micros(self.windows().start(at.as_micros()))
     }
 
     /// The start of the window so many windows after the one that starts nearest to `ts`.
-    pub(crate) fn after(self, ts: Timestamp, windows: u64) -> Timestamp {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn after(self, ts: Timestamp, windows: u64) -> Timestamp {
         Timestamp::from_micros(self.windows().after(ts.as_micros(), windows))
     }
 
     /// How many windows start after `from`, up to `to`.
-    pub(crate) fn count(self, from: Timestamp, to: Timestamp) -> u64 {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn count(self, from: Timestamp, to: Timestamp) -> u64 {
         self.windows().count(from.as_micros(), to.as_micros())
     }
 

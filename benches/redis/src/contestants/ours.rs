@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::backend::Redis;
+use tollgate_redis::Redis;
 use tollgate::{Limit, Quota, RateLimiter};
 
 use super::{Allowance, Answer, Contestant, names};

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use axum::Router;
 use http::Method;
 use serde_json::Value;
-use tollgate::backend::Redis;
 use tollgate::{DAY, HOUR, Key, Limit, Quota, RateLimiter};
 use tollgate_admin::admin;
+use tollgate_redis::Redis;
 use tollgate_testing::redis::Server;
 use tollgate_testing::web::{Reply, get, send, serve};
 

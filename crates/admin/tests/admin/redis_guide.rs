@@ -11,9 +11,9 @@ use axum::response::Response;
 use http::StatusCode;
 use http::header::AUTHORIZATION;
 use serde_json::Value;
-use tollgate::backend::Redis;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter};
 use tollgate_admin::admin;
+use tollgate_redis::Redis;
 use tollgate_testing::redis::Server;
 use tollgate_testing::web::serve;
 

@@ -1,12 +1,7 @@
 //! The conformance suite: stores that keep the contract pass it, and each mistake is found.
 
-#[cfg(unix)]
-mod embedded;
-mod leasing;
 mod mistakes;
 mod mutants;
-mod postgres;
-mod redis;
 mod wrappers;
 
 mod memory {

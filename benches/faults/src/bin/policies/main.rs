@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 use tokio::time::sleep;
-use tollgate::backend::{Backend, Postgres, Redis};
+use tollgate::backend::Backend;
+use tollgate_postgres::Postgres;
+use tollgate_redis::Redis;
 use tollgate_testing::postgres;
 use tollgate_testing::redis::{Mode, Proxy, Sentinels, Server};
 

@@ -1,0 +1,74 @@
+//! An operation that waits to be sent.
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::operation::Operation;
+use tollgate::backend::{Applied, BackendError};
+
+/// The channel on which a caller waits for its answer.
+pub(super) type Reply = oneshot::Sender<Result<Applied, BackendError>>;
+
+/// An operation that waits to be sent.
+#[derive(Debug)]
+pub struct Job {
+    /// Boxed, because it is large and moves several times.
+    pub operation: Box<Operation>,
+    pub deadline: Instant,
+    pub(super) reply: Reply,
+    /// The lane in which it waits.
+    pub(super) lane: LaneId,
+    /// The buckets that count this job while it waits, if it names several.
+    pub(super) buckets: Box<[LaneId]>,
+    /// Its number in the order of arrival.
+    pub(super) arrival: u64,
+}
+
+impl Job {
+    pub(super) fn new(operation: Operation, deadline: Instant, reply: Reply) -> Self {
+        let (lane, buckets, arrival) = Default::default();
+        Self { operation: Box::new(operation), deadline, reply, lane, buckets, arrival }
+    }
+
+    /// Whether it is not to be sent any more: its deadline has passed, or it would take tokens for a
+    /// caller that has left. A refund is due whether or not its caller waits for it.
+    pub(super) fn is_expired(&self, now: Instant) -> bool {
+        let takes = matches!(*self.operation, Operation::Charges(_));
+        self.deadline <= now || takes && self.reply.is_closed()
+    }
+}
+
+/// Answers on their way to the callers.
+#[derive(Default)]
+pub(super) struct Answers(Vec<(Reply, Result<Applied, BackendError>)>);
+
+impl Answers {
+    pub(super) fn with_capacity(capacity: usize) -> Self {
+        Self(Vec::with_capacity(capacity))
+    }
+
+    pub(super) fn push(&mut self, reply: Reply, answer: Result<Applied, BackendError>) {
+        self.0.push((reply, answer));
+    }
+
+    /// Sends them. A caller that was dropped gets none.
+    pub(super) fn send(self) {
+        self.0.into_iter().for_each(|(reply, answer)| drop(reply.send(answer)));
+    }
+}
+
+/// Answers these jobs with an error. A caller that was dropped gets none.
+pub(super) fn fail(jobs: Vec<Job>, error: &BackendError) {
+    jobs.into_iter().for_each(|job| drop(job.reply.send(Err(error.clone()))));
+}
+
+/// The hash of a bucket's name, or of several names for a lane within another. If two hashes are
+/// equal, their jobs share a lane and its turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct LaneId(u64);
+
+impl LaneId {
+    pub(super) const fn new(hash: u64) -> Self {
+        Self(hash)
+    }
+}

@@ -1,0 +1,56 @@
+//! A page while a store fills it.
+
+use tollgate::backend::BucketRecord;
+use tollgate::backend::StoredKey;
+use tollgate::backend::{DebtorBucket, DebtorCursor, DebtorPage, DebtorQuery};
+use tollgate::clock::Timestamp;
+
+/// What the name of a bucket says, besides the limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NameParts {
+    pub key: StoredKey,
+    pub shard: u32,
+}
+
+/// What a page has so far.
+#[derive(Debug)]
+pub struct PageDraft {
+    query: DebtorQuery,
+    found: Vec<(NameParts, BucketRecord)>,
+}
+
+impl PageDraft {
+    pub const fn new(query: DebtorQuery) -> Self {
+        Self { query, found: Vec::new() }
+    }
+
+    pub const fn query(&self) -> &DebtorQuery {
+        &self.query
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    pub const fn is_full(&self) -> bool {
+        self.found.len() >= self.query.get_max()
+    }
+
+    /// Adds a bucket, if it is on the list; returns whether it is.
+    pub fn take(&mut self, parts: NameParts, record: BucketRecord, now: Timestamp) -> bool {
+        let NameParts { key, shard } = &parts;
+        let is_on_list = self.query.debtor(key.clone(), *shard, &record, now).is_some();
+        if is_on_list {
+            self.found.push((parts, record));
+        }
+        is_on_list
+    }
+
+    /// The page, with each bucket as it stands at this time.
+    pub fn finish(self, at: Timestamp, next: Option<DebtorCursor>) -> DebtorPage<DebtorBucket> {
+        let Self { query, found } = self;
+        let judge =
+            |(parts, record): (NameParts, _)| query.debtor(parts.key, parts.shard, &record, at);
+        DebtorPage::new(at, found.into_iter().filter_map(judge).collect(), next)
+    }
+}

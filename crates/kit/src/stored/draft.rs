@@ -1,0 +1,81 @@
+//! The records that one call names, read before it is decided.
+
+use tollgate::backend::{BucketId, BucketRecord, BucketStore};
+use tollgate::clock::Timestamp;
+
+/// The records that one call names, at the time of the call. The algorithm works on them, and the
+/// store then writes what has [changed](Self::changes).
+#[derive(Debug)]
+pub struct Draft<'w> {
+    now: Timestamp,
+    /// In the order of their ids.
+    entries: Vec<DraftEntry<'w>>,
+}
+
+/// One bucket of a draft.
+#[derive(Debug)]
+pub struct DraftEntry<'w> {
+    id: BucketId<'w>,
+    before: Option<BucketRecord>,
+    after: Option<BucketRecord>,
+}
+
+impl DraftEntry<'_> {
+    /// The record that the call leaves; `None` if the bucket is absent then.
+    pub const fn after(&self) -> Option<&BucketRecord> {
+        self.after.as_ref()
+    }
+
+    pub fn has_changed(&self) -> bool {
+        self.before != self.after
+    }
+}
+
+impl<'w> Draft<'w> {
+    /// A draft with these records, in the order of their ids, each of which is named once.
+    pub fn new(
+        now: Timestamp,
+        records: impl IntoIterator<Item = (BucketId<'w>, Option<BucketRecord>)>,
+    ) -> Self {
+        let entries = records.into_iter();
+        let entries = entries.map(|(id, before)| DraftEntry { id, before, after: before });
+        Self { now, entries: entries.collect() }
+    }
+
+    /// The entries, in the order of the records that [`new`](Self::new) was given.
+    pub fn entries(&self) -> &[DraftEntry<'w>] {
+        &self.entries
+    }
+
+    /// Whether the call has to store anything.
+    pub fn has_changed(&self) -> bool {
+        self.entries.iter().any(DraftEntry::has_changed)
+    }
+
+    fn entry(&mut self, id: BucketId<'_>) -> Option<&mut DraftEntry<'w>> {
+        let place = self.entries.binary_search_by(|entry| entry.id.cmp(&id)).ok()?;
+        self.entries.get_mut(place)
+    }
+}
+
+impl BucketStore for Draft<'_> {
+    fn now(&mut self) -> Timestamp {
+        self.now
+    }
+
+    fn read(&mut self, id: BucketId<'_>) -> Option<BucketRecord> {
+        self.entry(id).and_then(|entry| entry.after)
+    }
+
+    fn write(&mut self, id: BucketId<'_>, record: BucketRecord) {
+        if let Some(entry) = self.entry(id) {
+            entry.after = Some(record);
+        }
+    }
+
+    fn forget(&mut self, id: BucketId<'_>) {
+        if let Some(entry) = self.entry(id) {
+            entry.after = None;
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Limits that are leased, as callers see them.
+
+mod calls;

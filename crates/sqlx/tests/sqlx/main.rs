@@ -1,0 +1,4 @@
+//! Decisions inside transactions of sqlx, on real servers.
+
+mod examples;
+mod transaction;

@@ -1,0 +1,1 @@
+//! Tests of tollgate over several stores; see `tests`.

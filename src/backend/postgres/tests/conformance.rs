@@ -1,5 +1,0 @@
-//! The conformance suite on a real server, with a clock that the suite sets.
-
-use super::engine::with_clock;
-
-crate::conformance!(|clock| async move { with_clock(&clock).connect().await.unwrap() });
