@@ -45,11 +45,22 @@
 //! * [`throttle`]: streams, sinks and bodies, such as WebSocket messages, uploads and downloads, that
 //!   wait for a limit item by item.
 //! * `observe`: an observer for traces, and [`Observer`] for one of your own.
-//! * [`backend`]: where buckets are: in memory, in a file, in Redis, or in a store of your own.
+//! * [`backend`]: where buckets are: in memory, in one of the stores below, or in a store of your own.
 //! * [`clock`]: time, also for tests; [`algebra`]: the formula, and
 //!   [`calculate`](algebra::calculate) to predict what it says.
 //!
-//! Crates of the same version add more:
+//! Crates of the same version add more. Stores:
+//!
+//! | crate | adds |
+//! |---|---|
+//! | [`tollgate-redis`](https://docs.rs/tollgate-redis) | buckets in Redis or Valkey, shared by several processes; over TLS with its feature `tls` |
+//! | [`tollgate-postgres`](https://docs.rs/tollgate-postgres) | buckets in PostgreSQL, also inside your own transaction; over TLS with its feature `tls` |
+//! | [`tollgate-sqlx`](https://docs.rs/tollgate-sqlx) | decisions inside transactions of `sqlx` |
+//! | [`tollgate-embedded`](https://docs.rs/tollgate-embedded) | buckets in a file of this machine, which survive a restart |
+//! | [`tollgate-optimistic`](https://docs.rs/tollgate-optimistic) | buckets in any store that can compare and swap |
+//! | [`tollgate-leasing`](https://docs.rs/tollgate-leasing) | lots of tokens that each node serves from its memory, for limits hotter than a store |
+//!
+//! And what stands around them:
 //!
 //! | crate | adds |
 //! |---|---|
@@ -77,14 +88,6 @@
 //! | `throttle` | streams, sinks and bodies that wait for a limit | yes |
 //! | `tracing` | log events: refusals, missing keys, a store that fails; an observer for spans | yes |
 //! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
-//! | `embedded` | buckets in a file of this machine, which survive a restart | no |
-//! | `optimistic` | buckets in any store that can compare and swap | no |
-//! | `redis` | buckets in Redis or Valkey, shared by several processes | no |
-//! | `redis-tls` | `redis` over TLS | no |
-//! | `postgres` | buckets in PostgreSQL, shared by several processes | no |
-//! | `postgres-tls` | `postgres` over TLS | no |
-//! | `sqlx` | `postgres`, and decisions inside transactions of `sqlx` | no |
-//! | `leasing` | lots of tokens that each node serves from its memory, for limits hotter than a store | no |
 //! | `calendar` | quotas whose windows begin when a day, a week or a month does in a time zone | no |
 //! | `uuid` | [`Key`] from the `Uuid` of the crate `uuid` | no |
 //! | `serde` | [`Quota`] and [`Limit`] in configuration files, [`Snapshot`] as JSON | no |

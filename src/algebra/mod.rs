@@ -47,7 +47,7 @@
 //! that.
 //!
 //! There is no clock here, no lock, no I/O and no async: a [`Backend`](crate::backend::Backend)
-//! applies these functions atomically. `backend/redis/script` is a transcription of them in Lua,
+//! applies these functions atomically. `script` of the crate `tollgate-redis` is a transcription of them in Lua,
 //! with the same names in the same order.
 
 #![deny(clippy::arithmetic_side_effects, clippy::as_conversions)]

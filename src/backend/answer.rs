@@ -176,11 +176,17 @@ impl<T> List<T> {
     #[inline(always)]
     pub(super) fn collect(count: usize, items: impl IntoIterator<Item = T>) -> Self {
         let mut items = items.into_iter();
-        match count {
-            1 if let Some(one) = items.next() => Self::One([one]),
-            2 if let (Some(one), Some(two)) = (items.next(), items.next()) => Self::Two([one, two]),
-            _ => Self::Many(items.collect()),
+        if count == 1
+            && let Some(one) = items.next()
+        {
+            return Self::One([one]);
         }
+        if count == 2
+            && let (Some(one), Some(two)) = (items.next(), items.next())
+        {
+            return Self::Two([one, two]);
+        }
+        Self::Many(items.collect())
     }
 }
 

@@ -323,22 +323,6 @@ impl BackendError {
     /// failure inside a transaction of the application (`Postgres::in_transaction`): the
     /// transaction is aborted, so nothing can go on in it.
     ///
-    /// What the answers of Redis count as:
-    ///
-    /// | Redis answers | it is | because |
-    /// |---|---|---|
-    /// | nothing, or nothing in time | an outage | the server or the network is down |
-    /// | `LOADING`, `BUSY` | an outage | the server starts, or runs the script of another program |
-    /// | `READONLY`, `MASTERDOWN` | an outage | a failover is under way |
-    /// | `NOREPLICAS` | an outage | replicas are down that `min-replicas-to-write` waits for |
-    /// | `CLUSTERDOWN`, `TRYAGAIN`, `MOVED`, `ASK` | an outage | nodes are down, or slots are on their way |
-    /// | `ERR max number of clients reached` | an outage | other programs hold all connections |
-    /// | `OOM` | [full](Self::is_full) | made-up keys fill the memory |
-    /// | `MISCONF` | [full](Self::is_full) | no snapshot fits on the disk or into the memory |
-    /// | `NOAUTH`, `WRONGPASS`, `NOPERM` | [misconfigured](Self::is_misconfigured) | the login or its rights do not suffice |
-    /// | any other error | [misconfigured](Self::is_misconfigured) | it may depend on the key, which a client chooses |
-    /// | `CROSSSLOT`, or a value that is no bucket | undecidable | it is so each time |
-    ///
     /// # Examples
     ///
     /// ```

@@ -3,11 +3,11 @@
 //! | store | for |
 //! |---|---|
 //! | [`Memory`] | one process: the default, with the feature `memory`; [saved](Memory::save_to) for the next one if wanted |
-//! | [`Redis`] | any number of processes that share their buckets, with the feature `redis` |
-//! | `Postgres` | the same, in a database that there is already, with the feature `postgres` |
-//! | `Embedded` | one process whose limits survive a restart, with the feature `embedded` |
-//! | `Optimistic` | any store that can compare and swap, with the feature `optimistic` |
-//! | `Leasing` | a wrapper for limits that are hotter than a store, with the feature `leasing` |
+//! | `Redis`, in [`tollgate-redis`](https://docs.rs/tollgate-redis) | any number of processes that share their buckets |
+//! | `Postgres`, in [`tollgate-postgres`](https://docs.rs/tollgate-postgres) | the same, in a database that there is already |
+//! | `Embedded`, in [`tollgate-embedded`](https://docs.rs/tollgate-embedded) | one process whose limits survive a restart |
+//! | `Optimistic`, in [`tollgate-optimistic`](https://docs.rs/tollgate-optimistic) | any store that can compare and swap |
+//! | `Leasing`, in [`tollgate-leasing`](https://docs.rs/tollgate-leasing) | a wrapper for limits that are hotter than a store |
 //! | your own | any other store: implement [`Backend`], most easily by [`BucketStore`]; the crate `tollgate-conformance` has its tests |
 //!
 //! Wrappers around any of them, for the day on which a store is not well:

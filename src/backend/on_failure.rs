@@ -17,8 +17,8 @@
 ///
 /// A misconfiguration, such as a wrong password, is answered with 503 as well: otherwise no limit
 /// would count until an operator notices.
-/// [`BackendError::is_outage`](crate::backend::BackendError::is_outage) defines an outage, with a
-/// table of the errors of Redis.
+/// [`BackendError::is_outage`](crate::backend::BackendError::is_outage) defines an outage; the guides of
+/// the stores have tables of their errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFailure {

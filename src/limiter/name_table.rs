@@ -59,7 +59,7 @@ impl<T> NameTable<T> {
     }
 
     /// The value of a name, which gets the one that `make` makes if it has none; `None` if `most`
-    /// other names have theirs.
+    /// other names have theirs, or a few more.
     pub fn get_or_add(&self, name: &str, most: usize, make: impl FnOnce() -> T) -> Option<&T> {
         match self.get(name) {
             Some(value) => Some(value),
@@ -69,17 +69,21 @@ impl<T> NameTable<T> {
 
     #[cold]
     fn add(&self, name: &str, most: usize, value: T) -> Option<&T> {
-        // Relaxed: the count orders nothing.
-        let one_more = |len: usize| (len < most).then(|| len.saturating_add(1));
-        self.len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        // A name that is counted is found: another thread may have added it meanwhile. Threads that add
+        // the last names at once exceed `most` by as many.
+        if self.len.load(Ordering::Acquire) >= most {
+            return self.get(name);
+        }
         let mut new = Box::new(Named { name: name.into(), value, next: OnceLock::new() });
         let mut link = self.chain(name)?;
         loop {
             // Another thread may have added a name here, and perhaps this one.
-            let Err(back) = link.set(new) else { return link.get().map(|named| &named.value) };
+            let Err(back) = link.set(new) else {
+                self.len.fetch_add(1, Ordering::Release);
+                return link.get().map(|named| &named.value);
+            };
             let named = link.get()?;
             if *named.name == *name {
-                self.len.fetch_sub(1, Ordering::Relaxed);
                 return Some(&named.value);
             }
             (new, link) = (back, &named.next);

@@ -308,7 +308,7 @@ fn crates_that_a_room_may_not_name_are_reported() {
         ("fields/mod.rs", "impl<S> tower_service::Service<()> for S {}", "tower_service"),
         ("backend/memory/mod.rs", "use tokio::time::Sleep;", "tokio"),
         ("backend/error.rs", "use ::redis::RedisError;", "redis"),
-        ("backend/remote/operation.rs", "use sha2::Sha256;", "sha2"),
+        ("backend/key.rs", "use sha2::Sha256;", "sha2"),
         ("middleware/future.rs", "fn f(_: tokio::time::Sleep) {}", "tokio"),
         ("fields/dialect.rs", "fn f() { httpdate::fmt_http_date(now) }", "httpdate"),
         ("middleware/layer.rs", "use axum::Router;", "axum"),
@@ -339,7 +339,7 @@ fn arrows_that_point_down_are_not_reported() {
         ),
         ("middleware/queued_call.rs", "use tokio::time::Sleep; use tower_service::Service;"),
         ("routes/mod.rs", "use axum::Router; use crate::middleware::RateLimit;"),
-        ("backend/redis/link/mod.rs", "use ::redis::Cmd; use tokio::time::Instant;"),
+        ("clock/mod.rs", "use ::redis::Cmd; use tokio::time::Instant;"),
         ("backend/mod.rs", "mod redis; pub use self::redis::Redis;"),
         // Exported macros are at the root of the crate.
         ("backend/mod.rs", "macro_rules! m { () => { $crate::__tests! {} $crate::$then! {} } }"),

@@ -4,7 +4,7 @@
 //! A guide is a file of `docs/`, in the root or in a member of the workspace. Readers of the repository
 //! follow its links by the definitions at its end, which are relative paths. On the page of the
 //! documentation, a file of its crate stands before the guide and defines the same links first:
-//! `src/links.md`, or `links.md` and `plots.md` of the root's `src/_guide`.
+//! `src/links.md` and, where it has plots, `src/plots.md`; those of the root are in `src/_guide`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -73,7 +73,9 @@ fn crates() -> Vec<(String, String, String)> {
     let members = members.filter(|member| member.path().join("docs").exists()).map(|member| {
         let path = format!("crates/{}", member.file_name().into_string().unwrap());
         let pages = source(&format!("{path}/src/lib.rs"));
-        (format!("{path}/docs"), source(&format!("{path}/src/links.md")), pages)
+        let plots = fs::read_to_string(root().join(format!("{path}/src/plots.md")));
+        let links = source(&format!("{path}/src/links.md")) + &plots.unwrap_or_default();
+        (format!("{path}/docs"), links, pages)
     });
     let links = source("src/_guide/links.md") + &source("src/_guide/plots.md");
     members.chain([("docs".to_owned(), links, source("src/_guide/mod.rs"))]).collect()

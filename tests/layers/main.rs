@@ -33,7 +33,7 @@ const LAYERS: [&[&str]; 10] = [
 ];
 
 /// External crates, and the rooms and files that may name them.
-const CRATES: [(&str, &[&str]); 20] = [
+const CRATES: [(&str, &[&str]); 13] = [
     ("http", &["key/", "fields/", "middleware/", "routes/"]),
     ("http_body", &["key/", "fields/", "middleware/", "routes/", "throttle/body.rs"]),
     ("futures_core", &["throttle/"]),
@@ -43,19 +43,6 @@ const CRATES: [(&str, &[&str]); 20] = [
     (
         "tokio",
         &[
-            "backend/postgres/",
-            "backend/embedded/",
-            "backend/optimistic/",
-            "backend/lease/driver/",
-            // It measures how late the tasks of this process are.
-            "backend/late.rs",
-            // It notes when too many callers waited.
-            "backend/crowd.rs",
-            // Its stores answer later, in virtual time.
-            "backend/lease/tests/",
-            "backend/redis/",
-            "backend/remote/batch/",
-            "backend/remote/pages.rs",
             "clock/",
             "limiter/reserved_slot.rs",
             "limiter/detached.rs",
@@ -73,14 +60,7 @@ const CRATES: [(&str, &[&str]); 20] = [
         ],
     ),
     ("jiff", &["quota/calendar/"]),
-    ("redb", &["backend/embedded/"]),
-    ("redis", &["backend/redis/"]),
-    ("tokio_postgres", &["backend/postgres/"]),
-    ("sqlx", &["backend/postgres/sqlx_connection.rs"]),
-    ("deadpool_postgres", &["backend/postgres/"]),
-    ("tokio_postgres_rustls", &["backend/postgres/tls.rs"]),
-    ("hmac", &["backend/remote/key_name/"]),
-    ("sha2", &["backend/remote/key_name/", "backend/stored/name.rs", "key/digest.rs"]),
+    ("sha2", &["key/digest.rs"]),
     ("uuid", &["backend/key_parts.rs", "key/from_fn.rs"]),
     ("tower_layer", &["middleware/", "routes/"]),
     ("tower_service", &["middleware/", "routes/"]),

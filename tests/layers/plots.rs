@@ -1,42 +1,50 @@
 //! The plots of the guides are also in the documentation, where a relative path to a file is dead.
 //!
-//! `src/_guide/plots.md` defines each plot as the text of its file. After a benchmark has drawn new
-//! plots, write the file with `TOLLGATE_WRITE_PLOTS=1 cargo test --all-features --test layers
+//! A file `plots.md` of the crate defines each plot as the text of its file. After a benchmark has drawn
+//! new plots, write the files with `TOLLGATE_WRITE_PLOTS=1 cargo test --all-features --test layers
 //! plots`.
 
 use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
 
-/// The labels of the plots, and their files.
-const PLOTS: [(&str, &str); 8] = [
+/// The pages with the labels of their plots, and the files of these.
+const PAGES: [(&str, &[(&str, &str)]); 2] =
+    [("src/_guide/plots.md", &PLOTS), ("crates/leasing/src/plots.md", &LEASING)];
+
+const LEASING: [(&str, &str); 2] = [
+    ("plot-leasing-trips", "crates/leasing/docs/trips.svg"),
+    ("plot-leasing-used", "crates/leasing/docs/used.svg"),
+];
+
+const PLOTS: [(&str, &str); 6] = [
     ("plot-capacity", "benches/shards/plots/capacity.svg"),
     ("plot-flood", "benches/peers/results/flood.svg"),
     ("plot-flood-bytes", "benches/peers/results/flood-bytes.svg"),
     ("plot-keys", "benches/peers/results/keys.svg"),
     ("plot-layer-fields", "benches/peers/results/layer-fields.svg"),
-    ("plot-leasing-trips", "docs/leasing/trips.svg"),
-    ("plot-leasing-used", "docs/leasing/used.svg"),
     ("plot-ratios", "benches/peers/results/ratios.svg"),
 ];
 
 #[test]
 fn plots_of_the_documentation_are_those_of_the_benchmarks() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut definitions = String::new();
-    for (label, file) in PLOTS {
-        let drawing = fs::read_to_string(root.join(file)).expect(file);
-        let _ = writeln!(definitions, "[{label}]: data:image/svg+xml,{}", encoded(&drawing));
+    for (page, plots) in PAGES {
+        let mut definitions = String::new();
+        for (label, file) in plots {
+            let drawing = fs::read_to_string(root.join(file)).expect(file);
+            let _ = writeln!(definitions, "[{label}]: data:image/svg+xml,{}", encoded(&drawing));
+        }
+        definitions.push('\n');
+        let path = root.join(page);
+        if env::var_os("TOLLGATE_WRITE_PLOTS").is_some() {
+            fs::write(&path, &definitions).unwrap();
+        }
+        assert!(
+            fs::read_to_string(&path).is_ok_and(|page| page == definitions),
+            "{page} has other plots (write it: tests/layers/plots.rs says how)"
+        );
     }
-    definitions.push('\n');
-    let page = root.join("src/_guide/plots.md");
-    if env::var_os("TOLLGATE_WRITE_PLOTS").is_some() {
-        fs::write(&page, &definitions).unwrap();
-    }
-    assert!(
-        fs::read_to_string(&page).is_ok_and(|page| page == definitions),
-        "src/_guide/plots.md has other plots (write it: tests/layers/plots.rs says how)"
-    );
 }
 
 /// The text as part of a URL, in which all but a few characters are percent-encoded.

@@ -1,7 +1,7 @@
 //! Limits of one machine that survive a restart: each account has three free reports a day, and
 //! starting the service anew brings no more.
 //!
-//! Run it with `cargo run --features embedded --example embedded`: it serves five requests, and
+//! Run it with `cargo run -p tollgate-embedded --example embedded`: it serves five requests, and
 //! restarts after the second. The buckets are in a file, here one in the directory for temporary
 //! files.
 

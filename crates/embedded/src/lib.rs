@@ -1,4 +1,16 @@
-//! A store in a file of this machine, for limits that survive a restart.
+//! Limits of tollgate in a file of this machine, for one process: a restart or a crash loses nothing.
+//!
+//! ```no_run
+//! use tollgate::RateLimiter;
+//! use tollgate::backend::BackendError;
+//! use tollgate_embedded::Embedded;
+//!
+//! fn limiter() -> Result<RateLimiter, BackendError> {
+//!     Ok(RateLimiter::new(Embedded::open("limits.db")?))
+//! }
+//! ```
+//!
+//! The [guide] says when that is worth it, what it costs, and what happens when the disk fails.
 //!
 //! # Design
 //!
@@ -30,6 +42,7 @@
 //! file        the file: opening, reading, writing, and their errors
 //! list        reads the file for operators, and not for decisions
 //! ```
+
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]
 #![cfg_attr(docsrs, feature(doc_cfg))]

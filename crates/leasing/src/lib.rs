@@ -1,4 +1,6 @@
-//! Leasing: a node takes the tokens of a hot limit in lots, and serves them from its memory.
+//! Leasing for tollgate: a node takes the tokens of a hot limit in lots, and serves them from its memory.
+//!
+//! [`Leasing`] goes around any store. The [guide] has the bound, the figures, and what it costs.
 //!
 //! # Design
 //!
@@ -41,6 +43,7 @@
 //! driver        the clock, the trips, the callers that wait
 //! lease_error   why a limit cannot be leased
 //! ```
+
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,5 +1,8 @@
-//! A store made of another that can compare and swap small values: a key-value server, a table of
-//! a database, a replicated log.
+//! Limits of tollgate in any store that can compare and swap small values: a key-value server, a table of a
+//! database, a replicated log.
+//!
+//! You implement [`SwapStore`] for the client of your store, and [`Optimistic`] makes a store for limits of
+//! it. The [guide] shows one, and `tollgate-conformance` tests it.
 //!
 //! # Design
 //!
@@ -16,6 +19,7 @@
 //! swap_store   what the other store has to offer
 //! list         goes through its keys for operators
 //! ```
+
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]
 #![cfg_attr(docsrs, feature(doc_cfg))]

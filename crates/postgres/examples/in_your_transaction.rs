@@ -1,6 +1,6 @@
 //! An order and its token, in one transaction: if the order fails, the token comes back.
 //!
-//! Run it with `DATABASE_URL=postgres://app@127.0.0.1/app cargo run --features postgres --example
+//! Run it with `DATABASE_URL=postgres://app@127.0.0.1/app cargo run -p tollgate-postgres --example
 //! in_your_transaction`. It makes a table of its own for its orders.
 
 use std::error::Error;

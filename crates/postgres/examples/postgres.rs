@@ -1,6 +1,6 @@
 //! A service that runs in several processes: its buckets are in the PostgreSQL that it has anyway.
 //!
-//! Run it with `DATABASE_URL=postgres://app@127.0.0.1/app cargo run --features postgres --example
+//! Run it with `DATABASE_URL=postgres://app@127.0.0.1/app cargo run -p tollgate-postgres --example
 //! postgres`, several times, with another `PORT` each time: all of them together let a client ask
 //! ten times an hour. The first start makes the schema `tollgate`; later ones need no right to.
 

@@ -1,4 +1,20 @@
-//! A store in PostgreSQL, shared by any number of processes.
+//! Limits of tollgate in PostgreSQL, for services of several processes that have a database already.
+//!
+//! [`Postgres`] is the store. All else stays as it is in memory: limits, keys, layers, answers. It can also
+//! decide [inside a transaction](Postgres::in_transaction) of the application.
+//!
+//! ```no_run
+//! use tollgate::RateLimiter;
+//! use tollgate::backend::BackendError;
+//! use tollgate_postgres::Postgres;
+//!
+//! async fn limiter() -> Result<RateLimiter, BackendError> {
+//!     Ok(RateLimiter::new(Postgres::connect("host=127.0.0.1 user=app dbname=app").await?))
+//! }
+//! ```
+//!
+//! The [guide] has the set-up, rights, costs, and what happens when the database fails. The feature `tls`
+//! adds TLS. Transactions of `sqlx` are in the crate `tollgate-sqlx`.
 //!
 //! # Design
 //!
@@ -12,13 +28,14 @@
 //!
 //! ```text
 //! engine           turns charges into an operation, with the name of each bucket
-//! batch            collects the operations of all callers for the next call, in the room `remote`
+//! batch            collects the operations of all callers for the next call, in `tollgate-kit`
 //! carrier          makes one call of the function for them, on a connection of the pool
 //! request          writes its arguments, and reads the answer
 //! statement_error  says what an error of the server means
 //! ```
 //!
 //! The file `debtors` lists buckets for operators, and `sweep` removes those that are full again.
+
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]
 #![cfg_attr(docsrs, feature(doc_cfg))]

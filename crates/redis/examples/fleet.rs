@@ -7,8 +7,8 @@
 //! ```sh
 //! redis-server --port 6399 --save ''
 //! socat TCP-LISTEN:6398,fork,reuseaddr TCP:127.0.0.1:6399
-//! PORT=3000 REDIS_URL=redis://127.0.0.1:6399 cargo run --features redis --example fleet
-//! PORT=3001 REDIS_URL=redis://127.0.0.1:6398 cargo run --features redis --example fleet
+//! PORT=3000 REDIS_URL=redis://127.0.0.1:6399 cargo run -p tollgate-redis --example fleet
+//! PORT=3001 REDIS_URL=redis://127.0.0.1:6398 cargo run -p tollgate-redis --example fleet
 //! ```
 //!
 //! Then type, and read the field `ratelimit`:

@@ -1,13 +1,13 @@
 //! Shows a bucket in Redis, or all buckets of a limit, in a readable form.
 //!
-//! Run it with `cargo run --features redis --example redis_bucket`: it takes three tokens from a limit
+//! Run it with `cargo run -p tollgate-redis --example redis_bucket`: it takes three tokens from a limit
 //! of its own in the Redis at `REDIS_URL` (`redis://127.0.0.1` if not set), and shows the bucket. With
 //! a URL and the name of a limit it shows the buckets of that limit; with a key, written as in Redis,
 //! only that bucket:
 //!
 //! ```sh
-//! cargo run --features redis --example redis_bucket -- redis://127.0.0.1:6379 per-client
-//! cargo run --features redis --example redis_bucket -- redis://127.0.0.1:6379 per-client ip=192.0.2.1
+//! cargo run -p tollgate-redis --example redis_bucket -- redis://127.0.0.1:6379 per-client
+//! cargo run -p tollgate-redis --example redis_bucket -- redis://127.0.0.1:6379 per-client ip=192.0.2.1
 //! ```
 //!
 //! It takes nothing then, and needs the right to `SCAN`, `GETRANGE` and `TIME`. Of a cluster it sees the

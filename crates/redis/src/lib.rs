@@ -1,4 +1,20 @@
-//! A store in Redis or Valkey, shared by any number of processes.
+//! Limits of tollgate in Redis or Valkey, for services of several processes.
+//!
+//! [`Redis`] is the store: a single server, a [cluster](Redis::cluster), or the master that
+//! [sentinels](Redis::sentinel) name. All else stays as it is in memory: limits, keys, layers, answers.
+//!
+//! ```no_run
+//! use tollgate::RateLimiter;
+//! use tollgate::backend::BackendError;
+//! use tollgate_redis::Redis;
+//!
+//! async fn limiter() -> Result<RateLimiter, BackendError> {
+//!     Ok(RateLimiter::new(Redis::connect("redis://127.0.0.1:6379").await?))
+//! }
+//! ```
+//!
+//! The [guide] says what a decision costs, what clients get on the day Redis fails, which rights the user
+//! needs, and what is stored. The feature `tls` adds TLS.
 //!
 //! # Design
 //!
@@ -12,13 +28,14 @@
 //!
 //! ```text
 //! engine     turns charges into an operation, with the key name of each bucket
-//! batch      collects the operations of all callers for the next call, in the room `remote`
+//! batch      collects the operations of all callers for the next call, in `tollgate-kit`
 //! carrier    makes one call of the script for them
 //! script     writes the request, and reads the reply
 //! link       sends it to the right server: connections, redirections, retries
 //! ```
 //!
 //! The file `debtors` lists buckets for operators, by scans of the servers.
+
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]
 #![cfg_attr(docsrs, feature(doc_cfg))]

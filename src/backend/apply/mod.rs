@@ -47,7 +47,7 @@ use crate::clock::Timestamp;
 ///
 /// A store behind a network first reads the records of the [buckets](Charge::ids), then lets the
 /// algorithm work on a map of them, and writes what has changed in one step, if nothing has changed
-/// there meanwhile (compare-and-swap). `Optimistic` does that, with the feature `optimistic`.
+/// there meanwhile (compare-and-swap). The crate `tollgate-optimistic` does that.
 ///
 /// # Examples
 ///

@@ -10,15 +10,15 @@ use redis::{Value, cmd};
 use super::connection::loaded;
 use super::{Allowance, Answer, Contestant, names};
 
-/// The script, of the parts and in the order that `src/backend/redis/script/mod.rs` has.
+/// The script, of the parts and in the order that `crates/redis/src/script/mod.rs` has.
 const SCRIPT: &str = concat!(
-    include_str!("../../../../src/backend/redis/script/clock.lua"),
-    include_str!("../../../../src/backend/redis/script/bucket.lua"),
-    include_str!("../../../../src/backend/redis/script/batch.lua"),
-    include_str!("../../../../src/backend/redis/script/plain.lua"),
-    include_str!("../../../../src/backend/redis/script/formula.lua"),
-    include_str!("../../../../src/backend/redis/script/operations.lua"),
-    include_str!("../../../../src/backend/redis/script/main.lua"),
+    include_str!("../../../../crates/redis/src/script/clock.lua"),
+    include_str!("../../../../crates/redis/src/script/bucket.lua"),
+    include_str!("../../../../crates/redis/src/script/batch.lua"),
+    include_str!("../../../../crates/redis/src/script/plain.lua"),
+    include_str!("../../../../crates/redis/src/script/formula.lua"),
+    include_str!("../../../../crates/redis/src/script/operations.lua"),
+    include_str!("../../../../crates/redis/src/script/main.lua"),
 );
 
 #[derive(Clone)]

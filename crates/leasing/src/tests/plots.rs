@@ -1,8 +1,8 @@
-//! The figures and the plots of `docs/leasing.md`, from the simulation.
+//! The figures and the plots of the guide, from the simulation.
 //!
-//! `TOLLGATE_WRITE_PLOTS=1 cargo test --all-features --lib lease::tests::plots` plays all fleets,
-//! which takes some minutes, and writes `docs/leasing/figures.csv` and the plots. Afterwards write
-//! the plots of the documentation: see `tests/layers/plots.rs`.
+//! `TOLLGATE_WRITE_PLOTS=1 cargo test -p tollgate-leasing --lib tests::plots` plays all fleets,
+//! which takes some minutes, and writes `docs/figures.csv` and the plots. Afterwards write
+//! the plots of the documentation: see `tests/layers/plots.rs` of the root.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ struct Row {
 }
 
 fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/leasing")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs")
 }
 
 fn simulate() -> String {
@@ -141,7 +141,7 @@ fn the_plots_show_the_figures_and_the_figures_are_good() {
             fs::write(directory.join(file), &drawing).unwrap();
         }
         let drawn = fs::read_to_string(directory.join(file)).unwrap();
-        assert!(drawn == drawing, "docs/leasing/{file} shows other figures (write it: see above)");
+        assert!(drawn == drawing, "docs/{file} shows other figures (write it: see above)");
     }
     for row in &rows {
         assert!(row.excess <= 0.0, "{} on {} nodes: above the bound", row.demand, row.nodes);

@@ -164,7 +164,7 @@ async fn psql_runs_the_migration_as_it_is() {
         let run = run.wait_with_output().unwrap();
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     }
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/backend/postgres/sql");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/sql");
     for file in std::fs::read_dir(folder).unwrap() {
         let file = file.unwrap().path();
         let part = schema.statements(&std::fs::read_to_string(&file).unwrap());

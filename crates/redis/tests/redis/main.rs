@@ -1,5 +1,5 @@
 //! The store in Redis: on real servers, through proxies that fail, and beside hostile servers. What
-//! has deadlines in real time is in `tests/slow`.
+//! has deadlines in real time is in `slow`.
 
 mod address_map;
 mod ahead;

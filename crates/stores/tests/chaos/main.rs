@@ -2,10 +2,10 @@
 //! admitted that the policy does not allow, and nothing is lost or minted.
 //!
 //! ```sh
-//! cargo test --all-features --test chaos                           # each case for half a second
-//! cargo test --release --all-features --test chaos -- table        # for longer: the table of the guide
-//! cargo test --release --all-features --test chaos -- floods       # see `floods`
-//! cargo test --release --all-features --test chaos -- soak 3600    # see `soak`
+//! cargo test -p tollgate-stores --test chaos                           # each case for half a second
+//! cargo test --release -p tollgate-stores --test chaos -- table        # for longer: the table of the guide
+//! cargo test --release -p tollgate-stores --test chaos -- floods       # see `floods`
+//! cargo test --release -p tollgate-stores --test chaos -- soak 3600    # see `soak`
 //! ```
 //!
 //! Other arguments are parts of cases: `redis`, `flood`. Times are printed, and never fail.
