@@ -164,13 +164,13 @@ fn dead_links_are_reported() {
     for (guide, fault) in [
         ("[Redis](redis.md)", "docs/a.md:1: `](redis.md)` leads nowhere on docs.rs"),
         ("[Redis][other]", "docs/a.md:1: `[other]` has no definition at the end"),
-        ("[x][other]\n\n[other]: redis.md", "docs/a.md:3: `[other]` has no definition for"),
+        ("[x][other]\n\n[other]: shards.md", "docs/a.md:3: `[other]` has no definition for"),
         ("[x][redis]\n\n[redis]: gone.md#a", "docs/a.md:3: `gone.md` does not exist"),
     ] {
         assert!(matches!(&*found(guide), [only] if only.starts_with(fault)), "{guide}");
     }
     for guide in [
-        "[Redis][redis]\n\n[redis]: redis.md#clusters",
+        "[Redis][redis]\n\n[redis]: shards.md#clusters",
         "[tokio](https://docs.rs/tokio), [below](#below)",
         "```rust\nlet x = y[0](redis.md);\n```",
     ] {

@@ -450,7 +450,9 @@ mod on_redis {
             login.unwrap();
         }
         held.settle(10).await.unwrap();
-        assert_eq!(limiter.peek(&LLM).key("alice").await.unwrap().remaining(), 990);
+        // It gains by the server's time, while a slow machine resets.
+        let left = limiter.peek(&LLM).key("alice").await.unwrap().remaining();
+        assert!((990..1_000).contains(&left), "{left}");
     }
 
     /// The bound that `reset` documents.
