@@ -98,14 +98,31 @@ fn links_of_guides_work_in_the_repository_and_on_docs_rs() {
 }
 
 #[test]
-fn each_guide_is_a_page_and_is_in_the_readme() {
-    let readme = source("README.md");
+fn each_guide_is_a_page_and_is_in_the_index() {
+    let index = source(INDEX);
     for (docs, _, pages) in crates() {
         for path in guides(&docs).keys() {
             let name = path.rsplit('/').next().unwrap();
             assert!(pages.contains(&format!("{name}\"")), "{path} is no page of its crate");
-            assert!(readme.contains(&format!("({path})")), "README.md does not link {path}");
+            let link = path.strip_prefix("docs/").map_or(format!("../{path}"), str::to_owned);
+            let is_linked = path == INDEX || index.contains(&format!("]: {link}\n"));
+            assert!(is_linked, "{INDEX} does not link {path}");
         }
+    }
+}
+
+/// Readers of the repository and of the documentation find guides by it.
+const INDEX: &str = "docs/README.md";
+
+#[test]
+fn links_of_the_readme_lead_to_files() {
+    let readme = source("README.md");
+    let links = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let files: Vec<_> = links.filter(|link| !link.starts_with("http")).collect();
+    assert!(files.len() > 15, "{files:?}");
+    for file in files {
+        let path = file.split('#').next().unwrap_or_default();
+        assert!(root().join(path).exists(), "README.md: `{file}` does not exist");
     }
 }
 
