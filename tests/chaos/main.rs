@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! cargo test --all-features --test chaos                           # each case for half a second
-//! cargo test --release --all-features --test chaos -- table        # for longer: the table of the guide
+//! cargo test --release --all-features --test chaos -- table        # for longer: the table of docs/design/faults.md
 //! cargo test --release --all-features --test chaos -- floods       # see `floods`
 //! cargo test --release --all-features --test chaos -- soak 3600    # see `soak`
 //! ```
