@@ -170,6 +170,44 @@ fn tests_that_are_named_in_guides_exist() {
     assert!(known > 20, "only {known} tests are named");
 }
 
+/// The blocks of code in a text, with their languages.
+fn blocks(text: &str) -> Vec<(&str, &str)> {
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    blocks.filter_map(|block| block.split_once('\n')).collect()
+}
+
+/// Readers of the repository see the lines that rustdoc hides.
+#[test]
+fn guides_have_no_hidden_lines() {
+    for (docs, ..) in crates() {
+        for (name, guide) in guides(&docs) {
+            for (language, code) in blocks(&guide) {
+                let is_hidden = |line: &&str| line.trim() == "#" || line.trim().starts_with("# ");
+                let line = code.lines().find(is_hidden);
+                let line = line.filter(|_| language.starts_with("rust"));
+                assert_eq!(line, None, "{name}: whole blocks only, or a test in tests/guides");
+            }
+        }
+    }
+}
+
+#[test]
+fn tests_of_guides_begin_with_a_block_of_their_guide() {
+    let all: BTreeMap<_, _> = crates().iter().flat_map(|(docs, ..)| guides(docs)).collect();
+    let mut known = 0;
+    for file in files(&root().join("tests/guides"), "rs") {
+        let folder = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        let Some((block, _)) = text.split_once("\nmod tests {") else { continue };
+        let page = format!("/{}.md", folder.replace('_', "-"));
+        let (_, guide) = all.iter().find(|(name, _)| name.ends_with(&page)).unwrap();
+        let same = blocks(guide).iter().any(|(_, code)| *code == block.trim_end());
+        assert!(same, "{} differs from {page}", file.display());
+        known += 1;
+    }
+    assert!(known > 20, "{known}");
+}
+
 // The rule can fail.
 
 #[test]
