@@ -1,7 +1,7 @@
-//! The plots of the guides are also in the documentation, where a relative path to a file is dead.
+//! The plots and drawings of the guides are also in the documentation, where a relative path to a file is dead.
 //!
-//! `src/_guide/plots.md` defines each plot as the text of its file. After a benchmark has drawn new
-//! plots, write the file with `TOLLGATE_WRITE_PLOTS=1 cargo test --all-features --test layers
+//! `src/_guide/plots.md` defines each plot as the text of its file. After a benchmark or
+//! `scripts/drawings` has drawn new ones, write the file with `TOLLGATE_WRITE_PLOTS=1 cargo test --all-features --test layers
 //! plots`.
 
 use std::fmt::Write;
@@ -9,7 +9,11 @@ use std::path::Path;
 use std::{env, fs};
 
 /// The labels of the plots, and their files.
-const PLOTS: [(&str, &str); 8] = [
+const PLOTS: [(&str, &str); 12] = [
+    ("drawing-fallback", "docs/drawings/fallback.svg"),
+    ("drawing-queueing", "docs/drawings/queueing.svg"),
+    ("drawing-settling", "docs/drawings/settling.svg"),
+    ("drawing-several-limits", "docs/drawings/several-limits.svg"),
     ("plot-capacity", "benches/shards/plots/capacity.svg"),
     ("plot-flood", "benches/peers/results/flood.svg"),
     ("plot-flood-bytes", "benches/peers/results/flood-bytes.svg"),
