@@ -1,25 +1,28 @@
-//! A rate limiter for tower and axum: token buckets and fixed windows, by any key.
+//! Rate limiting middleware for tower and axum: token buckets and fixed windows, by any key.
+
 //!
-//! A [`Limit`] is a named [`Quota`]: a *token bucket*, which gains its tokens continuously, or a
-//! *fixed window*, which gains them at the start of each window. A [`RateLimiter`] decides for each
-//! request whether its tokens are there, and if not, exactly when they will be. It does so as a
-//! layer around a service, on a route, or as a call.
+//! A [`Limit`] is a named [`Quota`]: a *token bucket*, which refills continuously, or a *fixed
+//! window*, which refills at the start of each window. A [`RateLimiter`] admits a request if its
+//! tokens are there, and says otherwise exactly when they will be. Use it as a layer around a
+//! service, on a single route, or by a call.
 //!
 //! ```
-//! use axum::{Router, routing::post};
-//! use tollgate::key::{ClientIp, header};
-//! use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimited, RateLimiter};
+//! use axum::{Router, routing::get};
+//! use tollgate::key::ClientIp;
+//! use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimited, RateLimiter};
 //!
 //! const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, MINUTE).capacity(20));
-//! const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+//! const SEARCH: Limit = Limit::new("search", Quota::token_bucket(2, MINUTE));
 //!
 //! fn app(limiter: &RateLimiter) -> Router {
-//!     let login = post(async || "in").rate_limit(limiter.layer(&LOGIN).key(header("x-user")));
-//!     Router::new().route("/login", login).layer(limiter.layer(&PER_CLIENT).key(ClientIp::peer()))
+//!     let search = limiter.layer(&SEARCH).key(ClientIp::peer());
+//!     Router::new()
+//!         .route("/search", get(async || "found").rate_limit(search))
+//!         .layer(limiter.layer(&PER_CLIENT).key(ClientIp::peer()))
 //! }
 //!
 //! async fn mail(limiter: &RateLimiter, user: u64) -> Result<u64, RateLimited> {
-//!     let permit = limiter.limit(&PER_CLIENT).key(user).await?; // a refusal leaves here, as 429
+//!     let permit = limiter.limit(&PER_CLIENT).key(user).await?; // if refused, `?` returns a 429
 //!     Ok(permit.remaining())
 //! }
 //! # #[tokio::main(flavor = "current_thread")]
@@ -30,22 +33,20 @@
 //! # }
 //! ```
 //!
-//! A server has to pass on the addresses of its clients, or each of its requests lacks its key and
-//! is answered with 500: `app.into_make_service_with_connect_info::<SocketAddr>()`.
+//! The server has to pass on the addresses of its clients, or each request lacks its key and gets a
+//! 500: `app.into_make_service_with_connect_info::<SocketAddr>()`.
 //!
 //! # Where to look
 //!
-//! * [The guides](_guide), one for each need: choosing numbers, proxies, queues, plans, counting by
-//!   the response, Redis, testing, recipes, and the words of other limiters.
+//! * [The guides](_guide), one for each need: numbers, users and proxies, queues, plans, real costs,
+//!   Redis, testing, recipes, and the words of other limiters.
 //! * [`Quota`]: the numbers of a limit, in code or as text (`"10 per minute, capacity 20"`).
-//! * [`middleware`]: the layer, for servers and clients, one heading a use case; [`routes`]: limits
-//!   on routes of axum; [`key`]: which bucket pays; [`fields`]: what clients are told.
-//! * [`limiter`]: calls that take, reserve, settle, look, reset, penalize and block, and their
-//!   answers.
-//! * [`throttle`]: streams, sinks and bodies, such as WebSocket messages, uploads and downloads, that
-//!   wait for a limit item by item.
+//! * [`middleware`]: the layer, for servers and clients; [`routes`]: limits on routes of axum;
+//!   [`key`]: keys of requests; [`fields`]: header fields.
+//! * [`limiter`]: calls that take, reserve, settle, look, reset, penalize and block.
+//! * [`throttle`]: streams, sinks and bodies that wait for a limit item by item.
 //! * `observe`: an observer for traces, and [`Observer`] for one of your own.
-//! * [`backend`]: where buckets are: in memory, in one of the stores below, or in a store of your own.
+//! * [`backend`]: stores: memory, those of the crates below, or your own.
 //! * [`clock`]: time, also for tests; [`algebra`]: the formula, and
 //!   [`calculate`](algebra::calculate) to predict what it says.
 //!
@@ -64,9 +65,9 @@
 //!
 //! | crate | adds |
 //! |---|---|
-//! | [`tollgate-admin`](https://docs.rs/tollgate-admin) | routes for operators: how a key stands, which are blocked, reset, penalize, block |
-//! | [`tollgate-client`](https://docs.rs/tollgate-client) | layers for clients that send again in time, and that are not refused |
-//! | [`tollgate-config`](https://docs.rs/tollgate-config) | limits by name from a file, with keys, conditions and queues, and their reload |
+//! | [`tollgate-admin`](https://docs.rs/tollgate-admin) | routes for operators: list and show keys, reset, penalize, block |
+//! | [`tollgate-client`](https://docs.rs/tollgate-client) | layers for clients: retry when the server says so, and stay below its limits |
+//! | [`tollgate-config`](https://docs.rs/tollgate-config) | limits from a file, with keys, conditions and queues, reloaded while the service runs |
 //! | [`tollgate-conformance`](https://docs.rs/tollgate-conformance) | the contract of a store as a test suite |
 //! | [`tollgate-metrics`](https://docs.rs/tollgate-metrics) | an observer for the facade crate `metrics`: Prometheus, OpenTelemetry |
 //!
@@ -88,7 +89,7 @@
 //! | `throttle` | streams, sinks and bodies that wait for a limit | yes |
 //! | `tracing` | log events: refusals, missing keys, a store that fails; an observer for spans | yes |
 //! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
-//! | `calendar` | quotas whose windows begin when a day, a week or a month does in a time zone | no |
+//! | `calendar` | windows that begin with the day, week or month of a time zone | no |
 //! | `uuid` | [`Key`] from the `Uuid` of the crate `uuid` | no |
 //! | `serde` | [`Quota`] and [`Limit`] in configuration files, [`Snapshot`] as JSON | no |
 

@@ -100,14 +100,31 @@ fn links_of_guides_work_in_the_repository_and_on_docs_rs() {
 }
 
 #[test]
-fn each_guide_is_a_page_and_is_in_the_readme() {
-    let readme = source("README.md");
+fn each_guide_is_a_page_and_is_in_the_index() {
+    let index = source(INDEX);
     for (docs, _, pages) in crates() {
         for path in guides(&docs).keys() {
             let name = path.rsplit('/').next().unwrap();
             assert!(pages.contains(&format!("{name}\"")), "{path} is no page of its crate");
-            assert!(readme.contains(&format!("({path})")), "README.md does not link {path}");
+            let link = path.strip_prefix("docs/").map_or(format!("../{path}"), str::to_owned);
+            let is_linked = path == INDEX || index.contains(&format!("]: {link}\n"));
+            assert!(is_linked, "{INDEX} does not link {path}");
         }
+    }
+}
+
+/// Readers of the repository and of the documentation find guides by it.
+const INDEX: &str = "docs/README.md";
+
+#[test]
+fn links_of_the_readme_lead_to_files() {
+    let readme = source("README.md");
+    let links = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let files: Vec<_> = links.filter(|link| !link.starts_with("http")).collect();
+    assert!(files.len() > 15, "{files:?}");
+    for file in files {
+        let path = file.split('#').next().unwrap_or_default();
+        assert!(root().join(path).exists(), "README.md: `{file}` does not exist");
     }
 }
 
@@ -153,6 +170,44 @@ fn tests_that_are_named_in_guides_exist() {
         }
     }
     assert!(known > 20, "only {known} tests are named");
+}
+
+/// The blocks of code in a text, with their languages.
+fn blocks(text: &str) -> Vec<(&str, &str)> {
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    blocks.filter_map(|block| block.split_once('\n')).collect()
+}
+
+/// Readers of the repository see the lines that rustdoc hides.
+#[test]
+fn guides_have_no_hidden_lines() {
+    for (docs, ..) in crates() {
+        for (name, guide) in guides(&docs) {
+            for (language, code) in blocks(&guide) {
+                let is_hidden = |line: &&str| line.trim() == "#" || line.trim().starts_with("# ");
+                let line = code.lines().find(is_hidden);
+                let line = line.filter(|_| language.starts_with("rust"));
+                assert_eq!(line, None, "{name}: whole blocks only, or a test in tests/guides");
+            }
+        }
+    }
+}
+
+#[test]
+fn tests_of_guides_begin_with_a_block_of_their_guide() {
+    let all: BTreeMap<_, _> = crates().iter().flat_map(|(docs, ..)| guides(docs)).collect();
+    let mut known = 0;
+    for file in files(&root().join("tests/guides"), "rs") {
+        let folder = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        let Some((block, _)) = text.split_once("\nmod tests {") else { continue };
+        let page = format!("/{}.md", folder.replace('_', "-"));
+        let (_, guide) = all.iter().find(|(name, _)| name.ends_with(&page)).unwrap();
+        let same = blocks(guide).iter().any(|(_, code)| *code == block.trim_end());
+        assert!(same, "{} differs from {page}", file.display());
+        known += 1;
+    }
+    assert!(known > 20, "{known}");
 }
 
 // The rule can fail.

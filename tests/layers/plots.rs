@@ -1,7 +1,7 @@
-//! The plots of the guides are also in the documentation, where a relative path to a file is dead.
+//! The plots and drawings of the guides are also in the documentation, where a relative path to a file is dead.
 //!
-//! A file `plots.md` of the crate defines each plot as the text of its file. After a benchmark has drawn
-//! new plots, write the files with `TOLLGATE_WRITE_PLOTS=1 cargo test --all-features --test layers
+//! A file `plots.md` of the crate defines each plot as the text of its file. After a benchmark or
+//! `scripts/drawings` has drawn new ones, write the files with `TOLLGATE_WRITE_PLOTS=1 cargo test --all-features --test layers
 //! plots`.
 
 use std::fmt::Write;
@@ -17,7 +17,11 @@ const LEASING: [(&str, &str); 2] = [
     ("plot-leasing-used", "crates/leasing/docs/used.svg"),
 ];
 
-const PLOTS: [(&str, &str); 6] = [
+const PLOTS: [(&str, &str); 10] = [
+    ("drawing-fallback", "docs/drawings/fallback.svg"),
+    ("drawing-queueing", "docs/drawings/queueing.svg"),
+    ("drawing-settling", "docs/drawings/settling.svg"),
+    ("drawing-several-limits", "docs/drawings/several-limits.svg"),
     ("plot-capacity", "benches/shards/plots/capacity.svg"),
     ("plot-flood", "benches/peers/results/flood.svg"),
     ("plot-flood-bytes", "benches/peers/results/flood-bytes.svg"),

@@ -16,6 +16,9 @@ mod failed_logins;
 #[path = "../../examples/global_signups.rs"]
 mod global_signups;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/graphql.rs"]
+mod graphql;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/llm_queue.rs"]
 mod llm_queue;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
@@ -31,6 +34,9 @@ mod quickstart;
 #[path = "../../examples/restart.rs"]
 mod restart;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/rpc_costs.rs"]
+mod rpc_costs;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/service.rs"]
 mod service;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
@@ -43,6 +49,9 @@ mod streaming;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/tenants.rs"]
 mod tenants;
+#[allow(dead_code, reason = "tests drive the parts, not `main`")]
+#[path = "../../examples/webhooks.rs"]
+mod webhooks;
 #[cfg(feature = "throttle")]
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/websocket.rs"]
@@ -114,6 +123,68 @@ async fn quickstart_is_stricter_with_log_ins_of_one_name() {
     assert_eq!(login("bob").await.status, 200);
     assert_eq!(send(server, Method::POST, "/login", &[]).await.status, 401);
     assert_eq!(get(server, "/").await.status, 200);
+}
+
+#[tokio::test]
+async fn graphql_charges_a_query_by_its_complexity_before_it_runs() {
+    let app = graphql::app(&limiter(&ManualClock::new(START)));
+    let ask = async |user: &str, query: &str| {
+        let body = serde_json::json!({ "query": query }).to_string();
+        let request = Request::post("/graphql").header("x-user", user);
+        let request = request.header("content-type", "application/json").body(Body::from(body));
+        app.clone().oneshot(request.unwrap()).await.unwrap()
+    };
+    // 2 fields of 200 users and the list: 401 of 1,000 tokens.
+    for status in [200, 200, 429] {
+        let response = ask("alice", "{ users(first: 200) { id name } }").await;
+        assert_eq!(response.status(), status);
+        let wait = response.headers().get("retry-after");
+        assert_eq!(wait.is_some(), status == 429, "{wait:?}"); // 203 tokens at 1,000 a minute
+        assert!(wait.is_none_or(|wait| wait == "13"), "{wait:?}");
+    }
+    assert_eq!(ask("alice", "{ users(first: 5) { id } }").await.status(), 200);
+    // Aliases count, each for itself.
+    let twice = "{ a: users(first: 499) { id } b: users(first: 499) { id } }";
+    assert_eq!(ask("bob", twice).await.status(), 200);
+    assert_eq!(ask("bob", "{ users(first: 1) { id } }").await.status(), 429);
+    // More than the limit ever holds.
+    let too_large = ask("carol", "{ users(first: 1000) { id } }").await;
+    assert_eq!((too_large.status().as_u16(), too_large.headers().get("retry-after")), (429, None));
+    // What is no query is not charged.
+    assert_eq!(ask("carol", "{ nothing }").await.status(), 200);
+    assert_eq!(ask("carol", "{ users(first: 999) { id } }").await.status(), 200);
+}
+
+#[tokio::test]
+async fn rpc_costs_charges_each_method_its_own() {
+    let server = rpc_costs::serve(&limiter(&ManualClock::new(START))).await.unwrap();
+    for tenant in ["acme", "globex"] {
+        let (checks, watches, refused) = rpc_costs::ask(server, tenant).await.unwrap();
+        // 1 + 10 + 1 of 12 tokens.
+        assert_eq!((checks, watches, refused.code()), (2, 1, tonic::Code::ResourceExhausted));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhooks_leave_a_receiver_alone_for_as_long_as_it_says() {
+    use axum::routing::post;
+    use webhooks::{Delivery, deliver};
+
+    let (limiter, client) = (paused(), webhooks::client());
+    let busy = async || (http::StatusCode::TOO_MANY_REQUESTS, [("retry-after", "300")]);
+    let app = |answer| Router::new().route("/", answer);
+    let [busy, open] = [serve(app(post(busy))).await, serve(app(post(async || "ok"))).await]
+        .map(|to| format!("http://{to}/"));
+    let told = deliver(&limiter, &client, &busy, "{}").await;
+    assert_eq!(told, Delivery::Later(Duration::from_secs(300)));
+    // Nothing is sent: its turn would come after more than a minute.
+    let Delivery::Later(wait) = deliver(&limiter, &client, &busy, "{}").await else {
+        panic!("it is left alone")
+    };
+    assert!(wait > Duration::from_secs(290), "{wait:?}");
+    for _ in 0..3 {
+        assert_eq!(deliver(&limiter, &client, &open, "{}").await, Delivery::Done);
+    }
 }
 
 #[tokio::test]

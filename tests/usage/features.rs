@@ -1,4 +1,4 @@
-//! The features in the README and on the crate's page are those of `Cargo.toml`.
+//! The features on the crate's page are those of `Cargo.toml`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,26 +40,10 @@ fn tabled(file: &str) -> BTreeMap<String, bool> {
         .collect()
 }
 
-/// The features that the README lists, and whether its line is that of the default ones.
-fn listed() -> BTreeMap<String, bool> {
-    let readme = read("README.md");
-    let (_, rest) = readme.split_once("\n## Features\n").unwrap();
-    let (section, _) = rest.split_once("\n## ").unwrap();
-    let mut features = BTreeMap::new();
-    for item in section.split("\n* ").skip(1) {
-        let is_on = item.starts_with("**On by default**");
-        for name in item.split('`').skip(1).step_by(2) {
-            assert!(features.insert(name.to_owned(), is_on).is_none(), "{name} is listed twice");
-        }
-    }
-    features
-}
-
 /// `quanta` was turned on by default, and the crate's page went on saying that it is off.
 #[test]
 fn every_feature_is_named_and_whether_it_is_on() {
     let declared = declared();
     assert!(declared["memory"] && !declared["serde"], "{declared:?}");
     assert_eq!(tabled("src/lib.rs"), declared);
-    assert_eq!(listed(), declared);
 }

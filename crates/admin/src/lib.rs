@@ -1,8 +1,8 @@
-//! Routes for operators of tollgate: how a key stands, which keys are blocked or in debt, and what to do
-//! about it.
+//! Routes for operators of tollgate: show the state of a key, list keys that are blocked or in debt, and
+//! reset, penalize or block them.
 //!
-//! [`admin`] makes them. They are nowhere unless you mount them, behind your authentication. The [guide]
-//! shows each route and what it answers.
+//! [`admin`] makes them. They exist only if you mount them, behind your authentication. The [guide]
+//! shows each route and its answer.
 
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]

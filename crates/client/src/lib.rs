@@ -1,8 +1,8 @@
-//! What servers tell their clients about limits, read: how many requests are left, of how many,
-//! until when, how long to wait, and what could not be read.
+//! Client-side rate limiting: stay below the limits of third-party APIs, and retry when
+//! `Retry-After` says so.
 //!
-//! [`RetryLayer`](retry::RetryLayer) and [`PacingLayer`](pacing::PacingLayer) read each response by [`read`], and
-//! so can a client of your own:
+//! [`RetryLayer`](retry::RetryLayer) and [`PacingLayer`](pacing::PacingLayer) read the limits in each
+//! response by [`read`], and so can a client of your own:
 //!
 //! ```
 //! use std::time::Duration;
@@ -42,15 +42,15 @@
 //! # Design
 //!
 //! **Reading is total.** Any bytes have a reading. Counts below zero are zero, counts that do not
-//! fit are the largest, of several counts the smallest holds, and of several times the longest.
+//! fit are the largest; of several counts the smallest is used, and of several times the longest.
 //! Limits beyond the eighth are left out, those with the most tokens first.
 //!
-//! **What cannot be read makes a client wait longer, and is told.** A wait is then taken to be
-//! [`ASSUMED_WAIT`], and a reset to be [`ASSUMED_RESET`] away. A count that cannot be read changes
-//! nothing that is known. Each such field is in [`Reading::unreadable`].
+//! **Unreadable fields make a client wait longer, and are reported.** A wait is then assumed to be
+//! [`ASSUMED_WAIT`], and a reset [`ASSUMED_RESET`] away. An unreadable count changes nothing that is
+//! known. Each such field is in [`Reading::unreadable`].
 //!
-//! **Which statuses refuse is a setting**, of [`Reader`] and of both layers. 403 counts only if the
-//! response names a wait, as those of GitHub do; otherwise it is about something else. If a refusal
+//! **The statuses that refuse are a setting** of [`Reader`] and of both layers. 403 counts only if the
+//! response names a wait, as GitHub's do; otherwise it is about something else. If a refusal
 //! has no wait of its own, it is the longest reset of the limits that have nothing left. A server
 //! error, or `UNAVAILABLE` of gRPC, is not waited for because of such a limit, since the request
 //! may have been carried out.

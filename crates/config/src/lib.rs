@@ -1,8 +1,8 @@
-//! Limits from a file: by name, in TOML, JSON or YAML.
+//! Load limits from a file in TOML, JSON or YAML, and reload them.
 //!
-//! An operator sets the numbers, and more: the key, the cost, the conditions, the queue, the header
-//! fields, what happens while the store fails. The program looks each limit up by its name, once,
-//! at the start. A mistake on either side is an error then, and not at the first request.
+//! An operator sets the numbers, the key, the cost, conditions, the queue, header fields, and the
+//! policy while the store fails. The program looks up each limit by its name when it starts. A
+//! mistake on either side is an error then, and not at the first request.
 //!
 //! # Examples
 //!
@@ -38,7 +38,7 @@
 //! # Ok::<(), ConfigError>(())
 //! ```
 //!
-//! In a handler, a [`ConfiguredLimit`] stands where a [`Limit`](tollgate::Limit) does:
+//! In a handler, use a [`ConfiguredLimit`] like a [`Limit`](tollgate::Limit):
 //! `limiter.limit(&exports).key(user).await?`.
 //!
 //! The [guide] lists all fields. A configuration that is a part of the
@@ -47,10 +47,10 @@
 //! # Design
 //!
 //! Each format becomes one tree of values with their places, and one reader goes through it. So all
-//! formats have the same fields and the same messages, and a file has all its mistakes told at
+//! formats have the same fields and the same messages, and all mistakes of a file are reported at
 //! once, also those about several fields.
 //!
-//! A mistake that would pass in silence is an error: a limit without a key in a layer, a field
+//! A mistake that would pass silently is an error: a limit without a key in a layer, a field
 //! without an effect, an entry that no code looks up.
 //!
 //! A file that is hostile costs a bounded time: its length and the depth of its tables are bounded,

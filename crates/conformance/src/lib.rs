@@ -1,4 +1,4 @@
-//! The contract of a [`Backend`](tollgate::backend::Backend) as tests, which any store can run.
+//! A test suite for the contract of [`Backend`](tollgate::backend::Backend), for any store.
 //!
 //! Add the crate to your `[dev-dependencies]`, and write one line in a file of its own, such as
 //! `tests/conformance.rs`:
@@ -10,14 +10,14 @@
 //! # }
 //! ```
 //!
-//! It becomes one `#[test]` for each check. Each connects to the store anew, by the closure. The
-//! closure returns the store, or a future of it: `|| async { MyStore::connect(URL).await.unwrap() }`.
+//! That makes one `#[test]` for each check. Each connects to the store anew, by the closure, which
+//! returns the store, or a future of it: `|| async { MyStore::connect(URL).await.unwrap() }`.
 //! It runs within a tokio runtime of one thread, so no other dependency is needed.
 //!
 //! # A clock that the suite sets
 //!
-//! If your store can be told the time, take a clock as the argument of the closure, and let the
-//! store read it. Then time also jumps by hours and goes back, and more checks run:
+//! If your store can take its time from outside, let the closure have a clock as its argument, and
+//! let the store read it. Then time also jumps by hours and goes back, and more checks run:
 //!
 //! ```
 //! # mod tests {
@@ -35,7 +35,7 @@
 //! [`apply_all`](tollgate::backend::apply_all), [`adjust_all`](tollgate::backend::adjust_all) and
 //! [`reset_all`](tollgate::backend::reset_all), at the time that the store has [reported](tollgate::backend::Applied::now).
 //! The two answers have to be equal to the bit: each verdict, state, number of units and wait. A test that
-//! fails says what was asked, what the bucket held, what the contract wants, and what the store has
+//! fails shows what was asked, the state of the bucket, what the contract wants, and what the store
 //! answered. Random calls are the same in each run, and the message names their seed.
 //!
 //! A store may leave out [`debtors`](tollgate::backend::Backend::debtors). If it lists or counts them, that is
@@ -51,8 +51,8 @@
 //! * Room for some 2,000 buckets, with keys of up to 64 KiB, and names of limits as long.
 //! * Lists of charges on several buckets. A cluster needs a layout that keeps them together.
 //!
-//! The environment variable `TOLLGATE_CONFORMANCE_SEEDS` sets how many random histories are played,
-//! 16 by default.
+//! The environment variable `TOLLGATE_CONFORMANCE_SEEDS` sets the number of random histories, 16 by
+//! default.
 
 #![allow(
     clippy::unwrap_used,

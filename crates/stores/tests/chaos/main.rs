@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! cargo test -p tollgate-stores --test chaos                           # each case for half a second
-//! cargo test --release -p tollgate-stores --test chaos -- table        # for longer: the table of the guide
+//! cargo test --release -p tollgate-stores --test chaos -- table        # for longer: the table of docs/design/faults.md
 //! cargo test --release -p tollgate-stores --test chaos -- floods       # see `floods`
 //! cargo test --release -p tollgate-stores --test chaos -- soak 3600    # see `soak`
 //! ```

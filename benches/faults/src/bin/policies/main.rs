@@ -1,6 +1,6 @@
 //! What requests get under each policy while a store fails: status, `Retry-After`, latency, how many
 //! are admitted against what the policy allows, and how soon the store is used again. Writes the
-//! table of `docs/when-the-store-fails.md`.
+//! table of `benches/faults/README.md`.
 
 mod stack;
 mod table;

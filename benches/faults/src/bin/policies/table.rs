@@ -1,4 +1,4 @@
-//! The table, as it is printed and as it stands in the documentation.
+//! The table, as it is printed and as it stands in the README of the benchmark.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use http::StatusCode;
 use crate::stack::{Call, DEADLINE, Log, RATE};
 
 /// The page, and the lines between which the table stands.
-const PAGE: &str = "../../docs/when-the-store-fails.md";
+const PAGE: &str = "README.md";
 const BEGIN: &str = "<!-- written by benches/faults: begin -->";
 const END: &str = "<!-- written by benches/faults: end -->";
 
