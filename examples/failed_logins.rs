@@ -9,7 +9,6 @@ use axum::body::Body;
 use axum::routing::post;
 use http::{HeaderMap, Request, StatusCode};
 use tollgate::key::header;
-use tollgate::middleware::MissingKey;
 use tollgate::{HOUR, Limit, Quota, RateLimitExt, RateLimiter, Rule};
 use tower::ServiceExt;
 
@@ -26,7 +25,6 @@ async fn login(headers: HeaderMap) -> StatusCode {
 pub(crate) fn app(limiter: RateLimiter) -> Router {
     let failures = Rule::new(&FAILURES)
         .key(header("x-user"))
-        .missing_key(MissingKey::Reject(StatusCode::BAD_REQUEST))
         .reset_if(|response| response.is_success())
         // Any other failure is not the user's fault.
         .refund_if(|response| response.status() != StatusCode::UNAUTHORIZED);

@@ -18,8 +18,7 @@ const PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(10, MINUT
 const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 
 pub(crate) fn app(limiter: &RateLimiter) -> Router {
-    // A request without a name gets 401. By default, a missing key counts as a mistake of the
-    // server and gets 500.
+    // A request without a name gets 401. By default, a missing header field is 400.
     let unnamed = MissingKey::Reject(StatusCode::UNAUTHORIZED);
     let login = Rule::new(&LOGIN).key(header("x-user")).missing_key(unnamed);
     Router::new()

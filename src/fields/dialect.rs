@@ -44,10 +44,10 @@ use std::fmt;
 ///              RateLimit: limit=10, remaining=9, reset=54
 /// Draft6       RateLimit-Limit: 10
 ///              RateLimit-Remaining: 9
-///              RateLimit-Reset: 54
+///              RateLimit-Reset: 6
 /// XRateLimit   X-RateLimit-Limit: 10
 ///              X-RateLimit-Remaining: 9
-///              X-RateLimit-Reset: 1700000178
+///              X-RateLimit-Reset: 1700000130
 /// ```
 ///
 /// # What the numbers are
@@ -57,11 +57,13 @@ use std::fmt;
 /// | `q`, `limit` | the capacity in tokens, or the rate if the capacity is zero |
 /// | `w` | the time in which that many tokens refill; for a fixed window of the default capacity, its period |
 /// | `r`, `remaining` | the whole tokens that are left, rounded down |
-/// | `t`, `reset` of a token bucket | the time in which as many tokens as are left refill, or the next one if none is left |
-/// | `t`, `reset` of a fixed window | the time until the window ends |
+/// | `t` of a token bucket, and `reset` in draft 7 | the time in which as many tokens as are left refill, or the next one if none is left |
+/// | `t` of a fixed window, and `reset` in draft 7 | the time until the window ends |
+/// | `reset` in draft 6 and `X-RateLimit-*` | the time until the limit is whole again |
 /// | `t`, `reset` of a refusal | the time until the request would be admitted |
 ///
-/// Times are whole seconds, rounded up.
+/// Times are whole seconds, rounded up. The numbers are those of the instant at which the response is
+/// sent, as far as its own request has changed them: after refunds, resets and settlements.
 ///
 /// # Several limits
 ///

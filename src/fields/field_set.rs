@@ -85,7 +85,7 @@ impl FieldSetBuilder {
             }
         }
         if self.dialects.show_most_constrained() {
-            let one = MostConstrained::new(policy, numbers, level);
+            let one = MostConstrained::new(policy, limit, numbers, level);
             self.most_constrained = Some(self.most_constrained.map_or(one, |other| other.max(one)));
         }
     }

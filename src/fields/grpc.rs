@@ -76,10 +76,12 @@ pub(super) fn respond(
 /// The gRPC status (`google.rpc.Code`) that corresponds to a status of HTTP.
 fn code(status: StatusCode) -> u64 {
     match status.as_u16() {
-        400 => 3,        // INVALID_ARGUMENT
-        401 => 16,       // UNAUTHENTICATED
-        403 => 7,        // PERMISSION_DENIED
-        404 => 5,        // NOT_FOUND
+        400 => 3,  // INVALID_ARGUMENT
+        401 => 16, // UNAUTHENTICATED
+        403 => 7,  // PERMISSION_DENIED
+        404 => 5,  // NOT_FOUND
+        // The request asks for more than there can be: to send it again does not help.
+        413 | 422 => 11, // OUT_OF_RANGE
         429 => 8,        // RESOURCE_EXHAUSTED
         503 => 14,       // UNAVAILABLE
         504 => 4,        // DEADLINE_EXCEEDED

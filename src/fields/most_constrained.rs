@@ -14,7 +14,8 @@ use super::policy::{FieldNumbers, PolicyText};
 use super::retry_after::{ceil_epoch_seconds, ceil_seconds};
 use crate::algebra::Verdict;
 use crate::clock::Timestamp;
-use crate::limiter::Level;
+use crate::limiter::{Level, Limit};
+use crate::quota::Kind;
 
 /// The limit that has refused with the longest wait; if none has refused, the limit that is closest
 /// to refusing.
@@ -23,20 +24,35 @@ pub(super) struct MostConstrained {
     limit: u64,
     remaining: u64,
     reset: Duration,
+    /// The time that draft 6 and `X-RateLimit` show.
+    whole: Duration,
     /// The number of further requests like this one that fit; `None` if the limit has refused.
     requests_left: Option<u64>,
     now: Timestamp,
 }
 
 impl MostConstrained {
-    pub(super) fn new(policy: &PolicyText, numbers: FieldNumbers, level: &Level) -> Self {
+    pub(super) fn new(
+        policy: &PolicyText,
+        limit: &Limit,
+        numbers: FieldNumbers,
+        level: &Level,
+    ) -> Self {
         let remaining = numbers.remaining;
+        let is_refused = level.verdict == Verdict::Refused;
+        // A window that has all of its tokens still ends.
+        let whole = match limit.bucket().kind() {
+            _ if is_refused => numbers.reset,
+            Kind::TokenBucket => level.full_at(limit).since(level.at),
+            Kind::FixedWindow => level.full_at(limit).since(level.at).max(numbers.reset),
+        };
         let requests_left = remaining.checked_div(level.cost).unwrap_or(remaining);
         Self {
             limit: policy.quota.min(MAX_INTEGER),
             remaining: numbers.remaining.min(MAX_INTEGER),
             reset: numbers.reset,
-            requests_left: Some(requests_left).filter(|_| level.verdict != Verdict::Refused),
+            whole,
+            requests_left: Some(requests_left).filter(|_| !is_refused),
             now: level.at,
         }
     }
@@ -54,7 +70,6 @@ impl MostConstrained {
 
     /// Writes the fields of the dialects in this set that have room for one limit.
     pub(super) fn write_to(&self, dialects: Dialects, headers: &mut HeaderMap) {
-        let seconds = || number::value(self.seconds());
         // `Retry-After` marks a refusal of an inner layer, whose fields have to stay. A refusal of
         // this layer has it as well, but has none of the fields below yet, so they are written.
         let refused = headers.contains_key(RETRY_AFTER);
@@ -65,10 +80,14 @@ impl MostConstrained {
             let _ = headers.try_insert(&RATELIMIT, value);
         }
         if dialects.draft_6 && self.replaces(headers, &DRAFT_6[1], digits, refused) {
-            self.insert(headers, &DRAFT_6, seconds());
+            self.insert(
+                headers,
+                &DRAFT_6,
+                number::value(ceil_seconds(self.whole).min(MAX_INTEGER)),
+            );
         }
         if dialects.x_ratelimit && self.replaces(headers, &X_RATELIMIT[1], digits, refused) {
-            let epoch = ceil_epoch_seconds(self.now, self.reset).min(MAX_INTEGER);
+            let epoch = ceil_epoch_seconds(self.now, self.whole).min(MAX_INTEGER);
             self.insert(headers, &X_RATELIMIT, number::value(epoch));
         }
     }
@@ -89,16 +108,12 @@ impl MostConstrained {
         !refused && inner.is_some_and(|inner| inner > self.remaining)
     }
 
-    fn seconds(&self) -> u64 {
-        ceil_seconds(self.reset).min(MAX_INTEGER)
-    }
-
     /// `limit=10, remaining=5, reset=30`.
     fn draft_7(&self) -> Option<HeaderValue> {
         let mut text = FieldList::default();
         text.bytes(b"limit=").number(self.limit);
         text.begin_member().bytes(b"remaining=").number(self.remaining);
-        text.begin_member().bytes(b"reset=").number(self.seconds());
+        text.begin_member().bytes(b"reset=").number(ceil_seconds(self.reset));
         HeaderValue::from_maybe_shared(Bytes::from(text.into_bytes())).ok()
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::policy::{FieldNumbers, KeptPolicy};
@@ -109,13 +109,19 @@ pub(crate) fn put_content_length<B>(response: &mut Response<B>, length: Option<u
     }
 }
 
-/// Makes the response to a request that no wait would help, and says why: 429 without `Retry-After`.
+/// Adds the `WWW-Authenticate` that asks for credentials, unless the response has one.
+pub(crate) fn put_challenge<B>(response: &mut Response<B>, scheme: &'static str) {
+    put_if_absent(response, WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
+}
+
+/// Makes the response to a request that no wait would help, and says why; without `Retry-After`.
 pub(crate) fn refusal_for_good(
     wording: Wording,
+    status: StatusCode,
     limit: &Limit,
     why: &'static str,
 ) -> Response<Bytes> {
-    let (status, name) = (StatusCode::TOO_MANY_REQUESTS, limit.name());
+    let name = limit.name();
     match wording {
         Wording::ProblemDetails => {
             let names = [name].into_iter();

@@ -6,7 +6,7 @@ use super::digest::digest;
 use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;
 use super::header::{MAX_LEN, header_name, single_value};
-use super::key_error::KeyError;
+use super::key_error::{KeyError, Scheme};
 
 /// Takes the digest of a header field as the key; made by [`api_key`].
 #[derive(Clone, Debug)]
@@ -61,7 +61,10 @@ impl ApiKey {
 
 impl KeyExtractor for ApiKey {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
-        let secret = single_value(head, &self.name, self.max_len)?;
-        Ok(Extracted::Key(digest(secret)))
+        match single_value(head, &self.name, self.max_len) {
+            Ok(secret) => Ok(Extracted::Key(digest(secret))),
+            Err(error) if error.is_missing() => Err(error.asking_for(Scheme::ApiKey)),
+            Err(error) => Err(error),
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::digest::digest;
 use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;
 use super::header::single_value;
-use super::key_error::KeyError;
+use super::key_error::{KeyError, Scheme};
 
 /// Takes the digest of the bearer token as the key; made by [`bearer`].
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +91,7 @@ fn no_token() -> KeyError {
         "no key: the request has no bearer token (send `Authorization: Bearer ..`, or choose by \
          `missing_key` what happens without one)",
     )
+    .asking_for(Scheme::Bearer)
 }
 
 fn is_token68(token: &[u8]) -> bool {

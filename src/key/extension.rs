@@ -4,6 +4,8 @@ use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
 
+use http::StatusCode;
+
 use super::extractor::{Extracted, KeyExtractor};
 use super::from_fn::IntoExtracted;
 use super::head::Head;
@@ -90,7 +92,8 @@ where
                     "no key: the request has no extension of type `{name}` (add the layer that \
                      inserts it outside of this one; in axum, by a `.layer(..)` after this one's)"
                 )
-            })),
+            })
+            .with_status(StatusCode::INTERNAL_SERVER_ERROR)),
         }
     }
 

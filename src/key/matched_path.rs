@@ -1,5 +1,7 @@
 //! Keys from the route that a request matched.
 
+use http::StatusCode;
+
 use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;
 use super::key_error::KeyError;
@@ -12,7 +14,8 @@ pub struct MatchedPath;
 
 /// Takes the route that axum matched as the key: `/users/{id}`, not `/users/7`.
 ///
-/// The layer has to run after routing, so add it by `rate_limit` or `route_layer`.
+/// The layer has to run after routing, so add it by `rate_limit` or `route_layer`. A request that
+/// matches no route is answered with 404, also by a layer that all requests pass.
 ///
 /// # Examples
 ///
@@ -39,7 +42,8 @@ impl KeyExtractor for MatchedPath {
             None => Err(KeyError::missing(
                 "no key: the request has no matched path (add the layer by `rate_limit` or \
                  `route_layer`, so that it runs after routing)",
-            )),
+            )
+            .with_status(StatusCode::NOT_FOUND)),
         }
     }
 }

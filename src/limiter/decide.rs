@@ -106,7 +106,7 @@ impl RateLimiter {
                 let answer = self.timed(answer);
                 Asked::Pending(PendingDecision { asking, answer, place })
             }
-            Err(too_large) => Asked::Decided(self.too_large(demands, asking, too_large)),
+            Err(too_large) => Asked::Decided(self.decide_too_large(demands, asking, too_large)),
         }
     }
 
@@ -130,12 +130,12 @@ impl RateLimiter {
                     CompleteAnswer::of_memory(applied),
                     Some(Place { ticket }),
                 ),
-                Err(too_large) => self.too_large(demands, asking, too_large),
+                Err(too_large) => self.decide_too_large(demands, asking, too_large),
             };
         }
         match self.take_here(memory, demands, asking.longest) {
             Ok(applied) => self.read(demands, asking, CompleteAnswer::of_memory(applied), None),
-            Err(too_large) => self.too_large(demands, asking, too_large),
+            Err(too_large) => self.decide_too_large(demands, asking, too_large),
         }
     }
 
@@ -214,7 +214,7 @@ impl RateLimiter {
 
     #[cold]
     #[inline(never)]
-    fn too_large<L: Borrow<Limit>>(
+    fn decide_too_large<L: Borrow<Limit>>(
         &self,
         demands: &[Demand<L>],
         asking: Asking,

@@ -239,11 +239,12 @@ pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUse;
 #[doc(hidden)]
 pub use self::name_table::NameTable;
+pub(crate) use self::queue::QueueBucket;
 #[doc(hidden)]
 pub use self::random::Random;
 pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot, UsedTurn};
 pub(crate) use self::settle::Settlement;
-pub(crate) use self::snapshot::Level;
+pub(crate) use self::snapshot::{Kept, Level};
 #[doc(hidden)]
 pub use self::too_large::explain_cost;
 pub(crate) use self::wait::Wait;

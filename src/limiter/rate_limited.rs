@@ -14,8 +14,8 @@ use crate::backend::{BackendError, BucketRecord};
 ///
 /// The predicates tell which. The error is owned, `'static`, and as large as one pointer.
 ///
-/// With the feature `axum`, it is a response: 429 with `Retry-After` for a refusal, 429 without it
-/// where no wait helps, and 503 if the store did not answer. So a handler that returns
+/// With the feature `axum`, it is a response: 429 with `Retry-After` for a refusal, 413 without it
+/// for a cost that can never fit, and 503 if the store did not answer. So a handler that returns
 /// `Result<_, RateLimited>` and uses `?` answers as the layer does.
 ///
 /// # Examples

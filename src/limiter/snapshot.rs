@@ -65,6 +65,16 @@ pub(crate) struct Level {
     pub(crate) at: Timestamp,
 }
 
+/// What stays taken of what a request took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kept {
+    /// That will be known later, or by others.
+    Unknown,
+    Tokens(u64),
+    /// Nothing stays taken by anybody.
+    Reset,
+}
+
 impl Level {
     /// The level of a bucket after a charge was taken from it.
     pub(crate) const fn admitted(state: State, cost: u64, at: Timestamp) -> Self {
@@ -74,6 +84,33 @@ impl Level {
     /// The level of a bucket that has refused the cost.
     pub(super) const fn refused(state: State, wait: Duration, cost: u64, at: Timestamp) -> Self {
         Self { verdict: Verdict::Refused, state, wait: Some(wait), cost, at }
+    }
+
+    /// The level after what was taken has changed to this; as admitted, since the work has run.
+    pub(crate) fn kept(self, limit: &Limit, kept: Kept) -> Self {
+        let capacity = limit.bucket().capacity();
+        let capacity = capacity.saturating_mul(i64::from(limit.quota().get_shards()));
+        let units = |tokens| limit.bucket().units(tokens).unwrap_or(Units::MAX);
+        let State { value, ts } = self.state;
+        let state = match kept {
+            Kept::Unknown => return self,
+            Kept::Tokens(kept) => {
+                let back = units(self.cost).saturating_sub(units(kept));
+                // Above the capacity, nothing comes back.
+                State { value: value.saturating_add(back).min(capacity.max(value)), ts }
+            }
+            // A block is lifted, too.
+            Kept::Reset => State { value: capacity, ts: ts.min(self.at) },
+        };
+        let cost = if let Kept::Tokens(kept) = kept { kept } else { 0 };
+        Self::admitted(state, cost, self.at)
+    }
+
+    /// See [`Snapshot::full_at`].
+    pub(crate) fn full_at(&self, limit: &Limit) -> Timestamp {
+        let State { value, ts } = self.state;
+        let each = value.div_euclid(i64::from(limit.quota().get_shards()).max(1));
+        limit.bucket().full_at(State { value: each, ts }).max(self.at)
     }
 
     /// Combines readings of a limit: of one bucket, of the two shards of a charge, or of all
@@ -216,9 +253,7 @@ impl Snapshot {
         if let Some(own) = &self.kept {
             return own.full_at().max(self.level.at);
         }
-        let State { value, ts } = self.level.state;
-        let each = value.div_euclid(i64::from(self.limit.quota().get_shards()).max(1));
-        self.limit.bucket().full_at(State { value: each, ts }).max(self.level.at)
+        self.level.full_at(&self.limit)
     }
 
     /// The end of a [block](crate::RateLimiter::block): until then, the bucket gains nothing. `None`

@@ -91,6 +91,14 @@ impl ActualCost {
         Self(CostSource::Pending(cost))
     }
 
+    /// The tokens, if they are known.
+    pub(super) fn known(&self) -> Option<u64> {
+        match &self.0 {
+            CostSource::Known(tokens) => Some(*tokens),
+            CostSource::Pending(cost) => cost.known(),
+        }
+    }
+
     /// Settles the permit, now or once the cost is known.
     pub(super) fn settle(&self, permit: Permit<'static>) {
         match &self.0 {

@@ -6,7 +6,7 @@ use http::Request;
 
 use super::ledger::{ExtraCharge, RequestLedger, Selection};
 use crate::clock::Timestamp;
-use crate::limiter::{Limit, Permit, RateLimited, Settlement, Snapshot};
+use crate::limiter::{Kept, Limit, Permit, RateLimited, Settlement, Snapshot};
 
 /// How the limits stand that admitted a request, and what its handler can do with its tokens.
 ///
@@ -190,7 +190,8 @@ impl Admission {
         actual: u64,
     ) -> Result<(), RateLimited> {
         // All settlements are sent before the first one is awaited.
-        let permits = self.ledgers.iter().filter_map(|ledger| ledger.close(selection));
+        let permits =
+            self.ledgers.iter().filter_map(|ledger| ledger.close(selection, Kept::Tokens(actual)));
         let settle = |permit: Permit<'static>| permit.settle_by(Settlement::All(actual));
         let settling: Vec<_> = permits.map(settle).collect();
         let mut outcome = Ok(());

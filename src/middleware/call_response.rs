@@ -1,9 +1,9 @@
 //! Responses to calls: what a handler sends of its permits, and of an error that it returns.
 
 use bytes::Bytes;
-use http::Response;
 #[cfg(feature = "axum")]
-use http::{StatusCode, header::RETRY_AFTER};
+use http::header::RETRY_AFTER;
+use http::{Response, StatusCode};
 
 use super::on_refusal::OnRefusal;
 #[cfg(feature = "axum")]
@@ -23,9 +23,19 @@ pub(crate) struct ResponseStyle {
     pub(super) dialects: Dialects,
     pub(super) on_refusal: OnRefusal,
     pub(super) retry_after: RetryAfter,
+    /// The status of a request that costs more than a limit can ever grant; 413 if not set.
+    pub(super) too_large: Option<StatusCode>,
 }
 
 impl ResponseStyle {
+    /// The status of a request that no wait helps.
+    pub(super) fn status_for_good(&self, error: &RateLimited) -> StatusCode {
+        match error.is_too_large() {
+            true => self.too_large.unwrap_or(StatusCode::PAYLOAD_TOO_LARGE),
+            false => StatusCode::TOO_MANY_REQUESTS,
+        }
+    }
+
     /// The style of a limiter.
     pub(crate) fn of(speech: &Speech) -> Self {
         let style = speech.get::<Self>().cloned().unwrap_or_default();
@@ -81,6 +91,26 @@ impl RateLimiter {
         self.with_style(|style| style.on_refusal = on_refusal)
     }
 
+    /// Sets the status of requests that cost more than a limit can ever grant; 413 if not set.
+    ///
+    /// It is not 429, since clients take that as a request to come back, and no wait helps. Choose 422
+    /// if the cost does not come from the size of the request. Layers that are made of this handle take
+    /// it over, as they do [`on_refusal`](Self::on_refusal).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::StatusCode;
+    /// use tollgate::RateLimiter;
+    ///
+    /// let limiter = RateLimiter::in_memory().too_large(StatusCode::UNPROCESSABLE_ENTITY);
+    /// # drop(limiter);
+    /// ```
+    #[must_use]
+    pub fn too_large(self, status: StatusCode) -> Self {
+        self.with_style(|style| style.too_large = Some(status))
+    }
+
     fn with_style(self, change: impl FnOnce(&mut ResponseStyle)) -> Self {
         let speech = self.speech();
         let mut style: ResponseStyle = speech.get().cloned().unwrap_or_default();
@@ -101,7 +131,7 @@ pub(crate) fn response_of(error: &RateLimited) -> Response<Bytes> {
     let hint = known.map(|after| RetryHint { after, now, format });
     let later = OutageHint { after: error.retry_after().unwrap_or(OutageHint::SOON.after), format };
     let status =
-        if is_decided { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
+        if is_decided { style.status_for_good(error) } else { StatusCode::SERVICE_UNAVAILABLE };
     let wording = match style.on_refusal.wording() {
         RefusalWording::ProblemDetails => Wording::ProblemDetails,
         RefusalWording::PlainText => Wording::PlainText,
@@ -136,7 +166,7 @@ pub(crate) fn response_of(error: &RateLimited) -> Response<Bytes> {
             response.extensions_mut().insert(ExactWait::new(hint.after));
             response
         }
-        None if is_decided => refusal_for_good(wording, error),
+        None if is_decided => refusal_for_good(wording, error, style),
         None => fields::failure(wording, status, None, later),
     };
     if let Some(fields) = error_fields(error, style.dialects) {
@@ -146,12 +176,16 @@ pub(crate) fn response_of(error: &RateLimited) -> Response<Bytes> {
 }
 
 /// The response to a request that no wait helps.
-pub(super) fn refusal_for_good(wording: Wording, error: &RateLimited) -> Response<Bytes> {
+pub(super) fn refusal_for_good(
+    wording: Wording,
+    error: &RateLimited,
+    style: &ResponseStyle,
+) -> Response<Bytes> {
     let why = match error.is_refused() {
         true => "the limit grants nothing",
         false => "the request costs more than the limit can ever grant",
     };
-    fields::refusal_for_good(wording, error.limit(), why)
+    fields::refusal_for_good(wording, style.status_for_good(error), error.limit(), why)
 }
 
 /// The fields of a response to a request that was not admitted.

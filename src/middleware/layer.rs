@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use tower_layer::Layer;
 
 use super::call_response::ResponseStyle;
@@ -255,6 +256,13 @@ impl<N> RateLimitLayer<N> {
     #[doc(alias("error_handler", "handler", "message", "statusCode"))]
     pub fn on_refusal(self, on_refusal: OnRefusal) -> Self {
         self.with_style(|style| style.on_refusal = on_refusal)
+    }
+
+    /// Sets the status of requests that cost more than a limit can ever grant; 413 by default.
+    ///
+    /// See [`RateLimiter::too_large`], which is for handlers as well.
+    pub fn too_large(self, status: StatusCode) -> Self {
+        self.with_style(|style| style.too_large = Some(status))
     }
 
     /// Sets what happens to requests while the store fails; they are answered with 503 by default. A

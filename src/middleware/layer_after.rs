@@ -17,7 +17,7 @@ impl<N> RateLimitLayer<N> {
     ///
     /// In stores that other processes use as well, returned tokens may serve a new request before
     /// requests that wait, as those hold slots at fixed instants. The header fields show how the
-    /// limit stood when the request was admitted.
+    /// limit stands after the settlement, if the cost is known when the response is sent.
     ///
     /// If the client disconnects before there is a response, or the service fails or panics, the
     /// request is settled at what its handler has counted so far. If the handler has not taken the

@@ -9,6 +9,7 @@ use http::{Extensions, Response};
 use smallvec::SmallVec;
 
 use super::actual_cost::ActualCost;
+use super::advertise::push_member;
 use super::meter::Meter;
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
@@ -16,9 +17,10 @@ use super::response_head::ResponseHead;
 use super::rule::ResponseEffect;
 use crate::algebra::Verdict;
 use crate::backend::BackendError;
+use crate::fields::{FieldSet, FieldSetBuilder};
 use crate::limiter::{
-    Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, DetachOnDrop, Grant, Limit,
-    PendingTurn, Permit, RateLimited, Settlement, Snapshot,
+    Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, DetachOnDrop, Grant, Kept,
+    Level, Limit, PendingTurn, Permit, QueueBucket, RateLimited, Settlement, Snapshot,
 };
 
 /// The tokens of a request, kept if its response or its handler may have an effect on them.
@@ -50,6 +52,10 @@ struct ChargeEntry {
     /// Whether it is still to be settled. Closing it comes before settling, so nothing is returned
     /// twice.
     is_open: bool,
+    /// How the limit stands as far as the request itself has changed it, for the header fields.
+    level: Level,
+    /// Whether that has changed since the request was admitted.
+    has_changed: bool,
 }
 
 impl RequestLedger {
@@ -94,13 +100,17 @@ impl RequestLedger {
     fn add(&self, demands: &[Demand<RuleLimit<'_>>], outcome: &CompleteAnswer, is_shadow: bool) {
         let is_refused = outcome.verdict() == Verdict::Refused;
         let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
-        let entries = outcome.grants(owned).zip(demands).map(|(grant, demand)| ChargeEntry {
-            grant,
-            rule: demand.limit.rule,
-            is_shadow,
-            is_refused,
-            is_open: !is_refused,
-        });
+        let levels = outcome.levels(demands);
+        let entries =
+            outcome.grants(owned).zip(levels).map(|(grant, (demand, level))| ChargeEntry {
+                grant,
+                rule: demand.limit.rule,
+                is_shadow,
+                is_refused,
+                is_open: !is_refused,
+                level,
+                has_changed: false,
+            });
         self.entries().charges.extend(entries);
     }
 
@@ -108,6 +118,32 @@ impl RequestLedger {
     /// waited: the grants were made after those resets, so they can still be returned.
     pub(super) fn outlive_resets(&self, turn: &PendingTurn) {
         turn.outlive_resets(self.entries().charges.iter_mut().map(|entry| &mut entry.grant));
+    }
+
+    /// Called when the turn of the request has come: from then on, its limits stand like this.
+    pub(super) fn stand(&self, levels: &[(&QueueBucket, Level)]) {
+        for entry in &mut self.entries().charges {
+            let is_of = |part: &QueueBucket| {
+                part.limit().name() == entry.grant.limit().name() && part.key() == entry.grant.key()
+            };
+            if let Some((_, level)) = levels.iter().find(|(part, _)| is_of(part)) {
+                entry.level = Level { cost: entry.level.cost, ..*level };
+            }
+        }
+    }
+
+    /// The header fields of the response, if its request has changed how the limits stand since it was
+    /// admitted.
+    pub(super) fn changed_fields(&self) -> Option<FieldSet> {
+        let Entries { charges, .. } = &*self.entries();
+        let enforced = || charges.iter().filter(|entry| !entry.is_shadow);
+        enforced().any(|entry| entry.has_changed).then(|| {
+            let mut fields = FieldSetBuilder::new(self.plan.dialects());
+            for ChargeEntry { grant, level, .. } in enforced() {
+                push_member(&mut fields, &self.plan, (grant.limit(), grant.key()), level);
+            }
+            fields.build()
+        })
     }
 
     pub(super) fn is_exposed(&self) -> bool {
@@ -127,8 +163,14 @@ impl RequestLedger {
         let settles = self.plan.settings.settles;
         // Dropped at the end of this function, after the permits to settle were handed to it.
         let meter = self.entries().meter.take();
+        let count = meter.as_ref().and_then(Meter::leave);
         let metered = meter.as_ref().and_then(Meter::cost).cloned().map(ActualCost::from_pending);
-        let actual = response.extensions().get().or(metered.as_ref()).filter(|_| settles);
+        let own: Option<&ActualCost> = response.extensions().get();
+        let kept = match own.map_or(count, ActualCost::known) {
+            Some(tokens) => Kept::Tokens(tokens),
+            None => Kept::Unknown,
+        };
+        let actual = own.or(metered.as_ref()).filter(|_| settles);
         // The rules call code of the user, which may use the ledger: it must not be locked
         // meanwhile.
         let rules: SmallVec<[(usize, bool); 4]> = {
@@ -148,9 +190,9 @@ impl RequestLedger {
         let open = entries.charges.iter_mut().zip(effects).filter(|(entry, _)| entry.is_open);
         for (entry, effect) in open {
             match effect {
-                (ResponseEffect::Refund, _) => refunds.push(entry.close()),
-                (ResponseEffect::Reset, _) => resets.push(entry.close()),
-                (ResponseEffect::Keep, true) => settled.push(entry.close()),
+                (ResponseEffect::Refund, _) => refunds.push(entry.close(Kept::Tokens(0))),
+                (ResponseEffect::Reset, _) => resets.push(entry.close(Kept::Reset)),
+                (ResponseEffect::Keep, true) => settled.push(entry.close(kept)),
                 (ResponseEffect::Keep, false) => {}
             }
         }
@@ -172,11 +214,11 @@ impl RequestLedger {
     /// Settles a request without a response by its meter, if its handler took that. Otherwise, the
     /// outcome of the work is unknown, and the tokens stay taken.
     pub(super) fn fail(&self) {
-        // The lock ends with this statement. Dropped at the end of this function, the meter may
-        // settle, which locks its own state.
+        // Dropped at the end of this function, the meter may settle, which locks its own state.
         let meter = self.entries().meter.take();
+        meter.as_ref().and_then(Meter::leave);
         if let Some(cost) = meter.as_ref().and_then(Meter::cost)
-            && let Some(permit) = self.close(Selection::ByCost(None))
+            && let Some(permit) = self.close(Selection::ByCost(None), Kept::Unknown)
         {
             cost.settle(permit);
         }
@@ -187,7 +229,7 @@ impl RequestLedger {
     pub(super) fn abandon(&self) {
         // The refund closes the entries, so the meter settles nothing.
         if self.plan.settings.refunds_dropped
-            && let Some(permit) = self.close(Selection::All(None))
+            && let Some(permit) = self.close(Selection::All(None), Kept::Tokens(0))
         {
             drop(permit.settle_by(Settlement::LateRefund));
         }
@@ -256,24 +298,25 @@ impl RequestLedger {
     }
 
     /// Takes out a permit for all that is still to be settled.
-    pub(super) fn close(&self, selection: Selection<'_>) -> Option<Permit<'static>> {
-        self.take(selection, |entry| entry.is_open)
+    pub(super) fn close(&self, selection: Selection<'_>, kept: Kept) -> Option<Permit<'static>> {
+        self.take(selection, kept, |entry| entry.is_open)
     }
 
     /// Like [`close`](Self::close), without shadows.
     pub(super) fn permit(&self, selection: Selection<'_>) -> Option<Permit<'static>> {
-        self.take(selection, |entry| entry.is_open && !entry.is_shadow)
+        self.take(selection, Kept::Unknown, |entry| entry.is_open && !entry.is_shadow)
     }
 
     /// Resets the buckets. Also returns the limit to name in an error.
     pub(super) fn reset(&self, selection: Selection<'_>) -> Option<(Limit, DetachOnDrop<()>)> {
-        let permit = self.take(selection, |_| true)?;
+        let permit = self.take(selection, Kept::Reset, |_| true)?;
         Some((permit.limit().clone(), permit.reset_buckets()))
     }
 
     fn take(
         &self,
         selection: Selection<'_>,
+        kept: Kept,
         is_taken: impl Fn(&ChargeEntry) -> bool,
     ) -> Option<Permit<'static>> {
         let mut entries = self.entries();
@@ -282,7 +325,7 @@ impl RequestLedger {
             |entry: &ChargeEntry| is_taken(entry) && selection.contains(entry, charges);
         let selected: SmallVec<[bool; 4]> = charges.iter().map(is_selected).collect();
         let taken = charges.iter_mut().zip(selected).filter(|&(_, taken)| taken);
-        let taken = taken.map(|(entry, _)| entry.close()).collect();
+        let taken = taken.map(|(entry, _)| entry.close(kept)).collect();
         drop(entries);
         self.permit_of(taken)
     }
@@ -321,6 +364,8 @@ impl ExtraCharge<'_> {
         {
             if let Some(entry) = entries.charges.get_mut(position) {
                 entry.grant.add(readings, self.answer.at());
+                entry.level = entry.grant.level();
+                entry.has_changed = true;
             }
         }
     }
@@ -372,7 +417,9 @@ impl ChargeEntry {
     }
 
     /// Closes the entry and returns its grant, to be settled.
-    fn close(&mut self) -> Grant {
+    fn close(&mut self, kept: Kept) -> Grant {
+        self.level = self.level.kept(self.grant.limit(), kept);
+        self.has_changed |= !matches!(kept, Kept::Unknown);
         // The entry itself stays: its bucket can still be reset, and its cost still says which
         // others are settled.
         self.is_open = false;

@@ -26,13 +26,22 @@ pub(super) struct Log {
 
 impl Log {
     /// A request without a usable key was answered with this status; `None` if it passes.
-    pub(super) fn no_key(&self, limit: &Limit, error: &KeyError, status: Option<StatusCode>) {
+    ///
+    /// `is_chosen`: the configuration says what becomes of such requests.
+    pub(super) fn no_key(
+        &self,
+        limit: &Limit,
+        error: &KeyError,
+        status: Option<StatusCode>,
+        is_chosen: bool,
+    ) {
         let flag = match status {
             _ if error.is_misconfigured() => Some(&self.misconfigured_key),
             _ if error.is_empty() => Some(&self.empty_key),
             // Intended: the configuration lets such requests pass.
             None => return,
-            Some(status) if error.is_missing() && status.is_server_error() => {
+            // Perhaps no request has the key, and nobody has chosen this answer.
+            Some(status) if error.is_missing() && (status.is_server_error() || !is_chosen) => {
                 Some(&self.missing_key)
             }
             Some(_) => None,
@@ -55,7 +64,10 @@ impl Log {
                 }
                 true => {
                     let hint = "requests without a key are answered with this status (logged once)";
-                    tracing::error!(limit, status, %error, "{hint}");
+                    match status.is_some_and(|status| status < 500) && !error.is_misconfigured() {
+                        true => tracing::warn!(limit, status, %error, "{hint}"),
+                        false => tracing::error!(limit, status, %error, "{hint}"),
+                    }
                 }
                 false => tracing::debug!(limit, status, %error, "no key"),
             }

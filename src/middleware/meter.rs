@@ -92,11 +92,24 @@ impl Meter {
         // The slot in the extensions is weak. A strong one would live as long as the request does,
         // and the count would not end when the handler drops its meter.
         let outer = extensions.get::<MeterSlot>().and_then(|slot| slot.0.upgrade());
-        outer.map(Self).unwrap_or_else(|| {
+        let meter = outer.map(Self).unwrap_or_else(|| {
             let meter = Self::new(PendingCost::default());
             extensions.insert(MeterSlot(Arc::downgrade(&meter.0)));
             meter
-        })
+        });
+        let mut metered = meter.0.0.lock();
+        metered.layers = metered.layers.saturating_add(1);
+        drop(metered);
+        meter
+    }
+
+    /// A layer is done with the request, and is about to drop its meter. Returns the count, if only
+    /// layers still hold the meter, so that it no longer changes.
+    pub(super) fn leave(&self) -> Option<u64> {
+        let mut metered = self.0.0.lock();
+        let is_final = Arc::strong_count(&self.0) == metered.layers;
+        metered.layers = metered.layers.saturating_sub(1);
+        metered.tokens.or(metered.counted.filter(|_| is_final))
     }
 
     /// Takes the meter of the request with these extensions; from now on, the request costs the
@@ -179,6 +192,8 @@ pub(super) struct PendingCost(Arc<Mutex<MeterState>>);
 #[derive(Debug, Default)]
 struct MeterState {
     permits: Vec<Permit<'static>>,
+    /// How many layers hold the meter.
+    layers: usize,
     /// `None` until the meter is taken from its request, or counts.
     counted: Option<u64>,
     /// The final cost.
@@ -198,6 +213,11 @@ impl PendingCost {
             // meter is dropped after it.
             metered.tokens = metered.tokens.or_else(|| tokens(metered.counted));
         });
+    }
+
+    /// The final cost, if it is known.
+    pub(super) fn known(&self) -> Option<u64> {
+        self.lock().tokens
     }
 
     /// Changes the state, and settles all permits if the final cost is known.

@@ -47,8 +47,8 @@
 //! # drop(app);
 //! ```
 //!
-//! A request without the key is answered with 500, since that is usually a mistake on the server.
-//! [`Rule::missing_key`] sets another answer.
+//! A request without this header field is answered with 400. [`Rule::missing_key`] sets another
+//! answer.
 //!
 //! # What a refusal looks like
 //!

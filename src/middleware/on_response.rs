@@ -127,17 +127,23 @@ impl OnResponse {
 
 impl ResponseTasks {
     fn finish<R>(self, response: &mut Response<R>) {
-        let Self { fields, server_timing, mut ledger } = self;
+        let Self { mut fields, server_timing, mut ledger } = self;
+        // Settled first: the fields show how the limits stand after that. The rules see the response
+        // of the inner service.
+        if let Some(ledger) = ledger.0.take() {
+            ledger.finish(response);
+            if let Some(shown) = &mut fields
+                && let Some(changed) = ledger.changed_fields()
+            {
+                *shown = changed;
+            }
+        }
         if let Some(fields) = fields {
             fields.write_to(response.headers_mut());
         }
         if let Some(server_timing) = server_timing {
             // An error means that the map is full, and then the field is left out.
             let _ = response.headers_mut().try_append(SERVER_TIMING, server_timing);
-        }
-        if let Some(ledger) = ledger.0.take() {
-            // Last: the rules see the status and the header fields that the client gets.
-            ledger.finish(response);
         }
     }
 }

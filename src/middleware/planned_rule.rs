@@ -4,8 +4,6 @@ use std::borrow::{Borrow, Cow};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use http::StatusCode;
-
 use super::log::Log;
 use super::rule::{MissingKey, NoKey};
 use super::rule::{RequestCost, Rule};
@@ -182,10 +180,11 @@ impl PlannedRule {
             Err(error) => error,
         };
         let Rule { limit, missing_key, key, .. } = &self.rule;
-        let status = match missing_key {
-            _ if !error.is_missing() => Some(StatusCode::BAD_REQUEST),
-            MissingKey::Reject(status) => Some(*status),
-            MissingKey::Exempt | MissingKey::Shared => None,
+        let chosen = missing_key.filter(|_| error.is_missing());
+        let status = match chosen {
+            None => Some(error.status()),
+            Some(MissingKey::Reject(status)) => Some(status),
+            Some(MissingKey::Exempt | MissingKey::Shared) => None,
         };
         // A request that is answered with an error of the server is logged below.
         let fails = status.is_some_and(|status| status.is_server_error());
@@ -195,14 +194,14 @@ impl PlannedRule {
         match status {
             // The rule is a pure shadow, so the request passes.
             Some(status) if !self.rule.is_enforced_on_some() => {
-                self.log.no_key(limit, error, None);
+                self.log.no_key(limit, error, None, true);
                 self.log.no_key_in_shadow(limit, error, status);
             }
-            status => self.log.no_key(limit, error, status),
+            status => self.log.no_key(limit, error, status, chosen.is_some()),
         }
-        match (status, missing_key) {
-            (Some(status), _) => Err(NoKey::new(status, error)),
-            (None, MissingKey::Shared) => Ok(Some(Key::GLOBAL)),
+        match (status, chosen) {
+            (Some(status), _) => Err(NoKey::new(status, error, chosen.is_some())),
+            (None, Some(MissingKey::Shared)) => Ok(Some(Key::GLOBAL)),
             (None, _) => Ok(None),
         }
     }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::action::{QueuedSlot, Shadow};
-use super::advertise::fields_after_turn;
+use super::advertise::{fields_after_turn, levels_at_turn};
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
 use super::on_response::{OnResponse, RunningLedger};
@@ -171,8 +171,13 @@ where
             // wait for the service.
             drop(guard);
             let timing = fields::server_timing(&limit, waited);
-            let fields =
-                used.filter(|_| plan.sends_fields).map(|used| fields_after_turn(&plan, &used));
+            let fields = used.filter(|_| plan.sends_fields).map(|used| {
+                let levels = levels_at_turn(&plan, &used);
+                if let Some(ledger) = &ledger.0 {
+                    ledger.stand(&levels);
+                }
+                fields_after_turn(&plan, &levels)
+            });
             let on_response = OnResponse::new(fields, timing, ledger);
             return Poll::Ready(Ok(QueueExit::Called(future, on_response)));
         }

@@ -37,16 +37,14 @@ pub(super) fn render(
         Rejection::Unasked(error) => {
             omit_body_for_head(head, to_refusal_text(render_unasked(plan, error, head)))
         }
-        Rejection::NoKey(NoKey { status, detail }) => omit_body_for_head(
-            head,
-            to_refusal_text(render_status(
-                plan,
-                *status,
-                detail.as_deref(),
-                OutageHint::SOON.after,
-                head,
-            )),
-        ),
+        Rejection::NoKey(NoKey { status, detail, challenge }) => {
+            let soon = OutageHint::SOON.after;
+            let mut response = render_status(plan, *status, detail.as_deref(), soon, head);
+            if let Some(scheme) = challenge {
+                fields::put_challenge(&mut response, scheme);
+            }
+            omit_body_for_head(head, to_refusal_text(response))
+        }
         Rejection::Status(status, after) => {
             let response = render_status(plan, *status, None, *after, head);
             omit_body_for_head(head, to_refusal_text(response))
@@ -150,9 +148,10 @@ fn render_unasked(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Response
     plan.log.refused_unasked(error);
     let fields = error_fields(error, plan.dialects());
     let mut response = match renderer(plan, head) {
-        Renderer::Own(wording) => refusal_for_good(wording, error),
+        Renderer::Own(wording) => refusal_for_good(wording, error, &plan.settings.style),
         Renderer::Handler(handler) => {
-            let (head, status, snapshots) = (Some(*head), TOO_MANY, error.snapshots());
+            let status = plan.settings.style.status_for_good(error);
+            let (head, snapshots) = (Some(*head), error.snapshots());
             let (retry_after, error) = (None, Some(error));
             call_handler(handler, &RefusedRequest { head, status, snapshots, retry_after, error })
         }

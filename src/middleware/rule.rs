@@ -53,7 +53,8 @@ pub struct Rule {
     pub(super) chooser: Option<Chooser>,
     pub(super) key: Arc<dyn KeyExtractor>,
     pub(super) cost: RequestCost,
-    pub(super) missing_key: MissingKey,
+    /// `None`: as the error of the key says.
+    pub(super) missing_key: Option<MissingKey>,
     /// Boxed, since most rules have none.
     pub(super) options: Option<Box<RuleOptions>>,
 }
@@ -88,7 +89,7 @@ impl Rule {
             chooser: None,
             key: Arc::new(global()),
             cost: RequestCost::Request,
-            missing_key: MissingKey::Reject(StatusCode::INTERNAL_SERVER_ERROR),
+            missing_key: None,
             options: None,
         }
     }
@@ -194,16 +195,22 @@ impl fmt::Debug for RuleOptions {
 
 /// What happens to a request if its key [is missing](crate::key::KeyError::missing).
 ///
+/// If nothing is set, whoever should have set the key has made the mistake. A client that sends no
+/// header field or cookie gets 400, or 401 if the field is for credentials. If the server lacks
+/// something, such as the address of the peer or an extension of the request, the status is 500. An
+/// extractor of your own says so [itself](crate::key::KeyError::with_status).
+///
 /// A key that is present but cannot be used is a mistake of the client. Such a request is answered
 /// with 400, whatever is set here.
 #[doc(alias("UnableToExtractKey", "anonymous"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingKey {
-    /// The request is answered with this status; 500 by default.
+    /// The request is answered with this status.
     ///
     /// With debug assertions (`cargo run`, `cargo test`), the body of a 500 says which key is
-    /// missing and the way out, as the log does. In release builds it tells the client nothing.
+    /// missing and the way out, as the log does, and so does each answer if nothing is set. In
+    /// release builds the body tells the client nothing.
     Reject(StatusCode),
     /// The request passes without being charged to this limit.
     Exempt,
@@ -216,13 +223,18 @@ pub(super) struct NoKey {
     pub(super) status: StatusCode,
     /// What the body says of it.
     pub(super) detail: Option<Cow<'static, str>>,
+    /// The value of `WWW-Authenticate`.
+    pub(super) challenge: Option<&'static str>,
 }
 
 impl NoKey {
-    pub(super) fn new(status: StatusCode, error: &KeyError) -> Self {
-        // Most tests install no log. Any other status was chosen for clients, and so is its body.
-        let is_told = cfg!(debug_assertions) && error.is_missing() && status.is_server_error();
-        Self { status, detail: is_told.then(|| error.message()) }
+    /// `is_chosen`: the configuration says what becomes of a request without a key.
+    pub(super) fn new(status: StatusCode, error: &KeyError, is_chosen: bool) -> Self {
+        // Most tests install no log. What was chosen for clients has the body of production.
+        let is_for_clients = is_chosen && !status.is_server_error();
+        let is_told = cfg!(debug_assertions) && error.is_missing() && !is_for_clients;
+        let challenge = error.challenge().filter(|_| status == StatusCode::UNAUTHORIZED);
+        Self { status, detail: is_told.then(|| error.message()), challenge }
     }
 }
 

@@ -74,8 +74,8 @@ impl Rule {
 
     /// Sets a function that computes the cost of a request, in tokens, from its head.
     ///
-    /// A request that costs more than the limit can ever grant is answered with 429 without
-    /// `Retry-After`, as no wait would help. A closure that is stored in a variable first needs the
+    /// A request that costs more than the limit can ever grant is answered with
+    /// [413](crate::RateLimitLayer::too_large), as no wait would help. A closure that is stored in a variable first needs the
     /// type of its parameter, `|head: &Head<'_>|`.
     ///
     /// # Examples
@@ -160,7 +160,8 @@ impl Rule {
         self
     }
 
-    /// Sets what happens to a request without a key; it is answered with 500 by default.
+    /// Sets what happens to a request without a key; by default, it is answered as the key [says](
+    /// crate::key::KeyError::with_status), with an error of the client or of the server.
     ///
     /// # Examples
     ///
@@ -177,7 +178,7 @@ impl Rule {
     /// # drop(rule);
     /// ```
     pub fn missing_key(mut self, missing_key: MissingKey) -> Self {
-        self.missing_key = missing_key;
+        self.missing_key = Some(missing_key);
         self
     }
 }

@@ -66,8 +66,8 @@ use crate::quota::{Kind, Quota};
 ///
 /// # Answers in place of it
 ///
-/// A request without its key gets what the layer would answer: 500, or the status of
-/// [`missing_key`](crate::Rule::missing_key). While the store fails, the answer is 503, also under
+/// A request without its key gets what the layer would
+/// [answer](crate::middleware::MissingKey). While the store fails, the answer is 503, also under
 /// [`OnFailure::Admit`](crate::OnFailure::Admit).
 ///
 /// # Examples

@@ -78,8 +78,8 @@ fn a_layer_that_can_admit_nothing_is_told_when_it_is_first_used() {
         // Its requests, and more of its kind, are not told again.
         let service = service.unwrap();
         let lines = logged(Level::WARN, || {
-            assert_eq!(ask(&service, 3), 429);
-            assert_eq!(ask(&layer(&limiter).layer(inner()), 2), 429);
+            assert_eq!(ask(&service, 3), 413);
+            assert_eq!(ask(&layer(&limiter).layer(inner()), 2), 413);
         });
         assert_eq!(lines, [""; 0]);
     }
@@ -108,7 +108,7 @@ fn numbers_that_refuse_everything_are_told_when_they_are_put_in_force() {
         |quota: Quota| logged(Level::WARN, || assert!(limiter.replace(&TWO, quota).is_ok()));
     let one = Quota::token_bucket(1, MINUTE);
     is_one(&replace(one), &[ALL, "limit=\"two\"", "cost of 2 can never fit limit `two`"]);
-    let lines = logged(Level::WARN, || assert_eq!(ask(&service, 3), 429));
+    let lines = logged(Level::WARN, || assert_eq!(ask(&service, 3), 413));
     assert_eq!(lines, [""; 0]);
     // Numbers that fit end it, so the next mistake is told as well.
     assert_eq!(replace(Quota::token_bucket(3, MINUTE)), [""; 0]);
@@ -201,9 +201,9 @@ fn limiters_of_other_stores_that_are_made_of_one_tell_once() {
 fn a_cost_function_is_told_once_and_hides_no_mistake_in_the_numbers() {
     let limiter = fixed();
     let service = limiter.layer(&TWO).cost_with(|_| 3).layer(inner());
-    is_one(&logged(Level::WARN, || assert_eq!(ask(&service, 3), 429)), &[LARGE, "cost of 3"]);
+    is_one(&logged(Level::WARN, || assert_eq!(ask(&service, 3), 413)), &[LARGE, "cost of 3"]);
     limiter.replace(&TWO, Quota::token_bucket(10, SECOND).shards(100)).unwrap();
-    is_one(&logged(Level::WARN, || assert_eq!(ask(&service, 3), 429)), &[ALL, "0.2 together"]);
+    is_one(&logged(Level::WARN, || assert_eq!(ask(&service, 3), 413)), &[ALL, "0.2 together"]);
 }
 
 // On purpose.

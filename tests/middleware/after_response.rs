@@ -243,12 +243,12 @@ fn status_header_and_extensions_may_ask_for_a_refund() {
 }
 
 #[test]
-fn fields_show_the_snapshot_at_admission() {
+fn fields_show_what_is_left_after_the_refund() {
     let limiter = limiter(&ManualClock::new(START));
     let layer = limiter.layer(Rule::new(&CALLS).refund_if(succeeded));
     for _ in 0..3 {
         let response = send_now(&layer, &[]);
-        assert!(response.headers()["ratelimit"].to_str().unwrap().contains("r=9"));
+        assert!(response.headers()["ratelimit"].to_str().unwrap().contains("r=10"));
     }
 }
 
@@ -507,7 +507,7 @@ fn a_failure_of_grpc_is_no_success() {
     let request = grpc_call("application/grpc", None);
     let response = at_once(refusing.oneshot(request)).unwrap();
     assert_eq!(response.status(), 200);
-    assert_eq!(response.headers()["grpc-status"], "8");
+    assert_eq!(response.headers()["grpc-status"], "11");
     assert_eq!(left(&limiter, &FAILURES), 2);
 }
 

@@ -164,7 +164,7 @@ async fn rejections_of_head_have_no_body_and_those_of_grpc_a_status_of_grpc() {
     let call = grpc_call("application/grpc", Full::<Bytes>::from(" ".repeat(MAX + 1)));
     assert_eq!(call.version(), Version::HTTP_2);
     let reply = Reply::read(service.oneshot(call).await.unwrap()).await;
-    assert_eq!((reply.status.as_u16(), reply.field("grpc-status")), (200, Some("2")));
+    assert_eq!((reply.status.as_u16(), reply.field("grpc-status")), (200, Some("11")));
     let message = Some("Payload Too Large: the body has more than 1000 bytes");
     assert_eq!(reply.field("grpc-message"), message);
 }

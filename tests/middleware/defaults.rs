@@ -98,7 +98,7 @@ async fn calls_and_layers_of_a_limiter_speak_alike() {
         assert!(refused.field("x-ratelimit-remaining").is_some(), "{refused:?}");
     }
     let large = ask(server, "/large").await;
-    assert_eq!((large.status.as_u16(), large.field("retry-after")), (429, None));
+    assert_eq!((large.status.as_u16(), large.field("retry-after")), (413, None));
     assert!(large.field("ratelimit-policy").is_some(), "{large:?}");
 
     // Another handle on the same buckets keeps its own defaults.
@@ -185,7 +185,7 @@ async fn calls_are_admitted_in_an_outage_if_the_limiter_says_so() {
             assert_eq!(seen(&reply), (200, None, None), "{path}: {}", reply.body);
         }
         // A cost that can never fit is refused without the store.
-        assert_eq!(ask(server, "/large").await.status, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(ask(server, "/large").await.status, StatusCode::PAYLOAD_TOO_LARGE);
         assert_eq!(ask(server, "/").await.body, "decided: false");
         let server = serve(app(&strict)).await;
         assert_eq!(seen(&ask(server, "/").await), (503, None, Some("1")));

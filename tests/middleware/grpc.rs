@@ -73,7 +73,7 @@ async fn a_refusal_is_resource_exhausted_with_the_time_to_come_back() {
 async fn a_cost_that_is_too_large_has_no_retry_time() {
     let mut client = served(limiter(&ManualClock::new(START)).layer(&API).cost(3)).await;
     let status = ask(&mut client).await.unwrap_err();
-    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert_eq!(status.code(), Code::OutOfRange);
     let why = "the request costs more than the limit can ever grant (`100% \"api\"`)";
     assert_eq!(status.message(), why);
     assert!(status.details().is_empty() && metadata(&status, "retry-after").is_none());
@@ -85,7 +85,8 @@ async fn each_http_status_has_its_grpc_code() {
     let by_user = Rule::new(&API).key(header("x-user"));
     let answered = |status| by_user.clone().missing_key(MissingKey::Reject(status));
     for (rule, code) in [
-        (by_user.clone(), Code::Internal),
+        (by_user.clone(), Code::InvalidArgument),
+        (answered(http::StatusCode::INTERNAL_SERVER_ERROR), Code::Internal),
         (answered(http::StatusCode::UNAUTHORIZED), Code::Unauthenticated),
         (answered(http::StatusCode::FORBIDDEN), Code::PermissionDenied),
         (answered(http::StatusCode::IM_A_TEAPOT), Code::Unknown),

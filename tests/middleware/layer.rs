@@ -341,10 +341,10 @@ async fn a_missing_key_is_refused_by_default() {
         let service = limiter.layer(rule).layer(inner);
         let replies = [reply(&service, request()).await, reply(&service, request()).await];
         let told = |body: &str| body.contains("x-user") == cfg!(debug_assertions);
-        assert!(replies.iter().all(|reply| reply.status != 500 || told(&reply.body)));
+        assert!(replies.iter().all(|reply| reply.status != 400 || told(&reply.body)));
         (replies.map(|reply| reply.status.as_u16()), ran.load(Ordering::Relaxed))
     };
-    assert_eq!(statuses(by_user()).await, ([500, 500], 0));
+    assert_eq!(statuses(by_user()).await, ([400, 400], 0));
     let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
     assert_eq!(statuses(by_user().missing_key(unauthorized)).await, ([401, 401], 0));
     assert_eq!(statuses(by_user().missing_key(MissingKey::Exempt)).await, ([200, 200], 2));
@@ -409,7 +409,7 @@ async fn keys_come_from_wherever_the_extractor_looks() {
 
     let either = by_tenant.or(header("x-user"));
     let requests = vec![with(1, "a"), with(1, "b"), from_user(b"1"), from_user(b"1"), request()];
-    assert_eq!(ask(Arc::new(either), requests).await, [200, 429, 200, 429, 500]);
+    assert_eq!(ask(Arc::new(either), requests).await, [200, 429, 200, 429, 400]);
 
     // A session that is named like a user is not that user.
     let either = header("x-user").or(header("x-session"));
@@ -471,7 +471,7 @@ async fn a_handler_returns_a_refusal_by_the_question_mark() {
     assert_eq!(refused.field("ratelimit"), Some("\"two\";r=0;t=30"));
     assert_eq!(refused.field("cache-control"), Some("no-store"));
     let never = get("/cost/3").await;
-    assert_eq!((never.status.as_u16(), never.field("retry-after")), (429, None));
+    assert_eq!((never.status.as_u16(), never.field("retry-after")), (413, None));
     let broken = get("/broken").await;
     assert_eq!((broken.status.as_u16(), broken.field("retry-after")), (503, Some("1")));
 }
@@ -580,7 +580,7 @@ fn a_key_that_cannot_be_used_is_not_replaced_by_another() {
 fn without_fields_a_cost_that_is_too_large_sends_none_either() {
     let layer = limiter(&ManualClock::new(START)).layer(&TWO).cost(3).dialects(Dialect::None);
     let response = at_once(layer.layer(Strict::default()).oneshot(Request::new(()))).unwrap();
-    assert_eq!(response.status(), 429);
+    assert_eq!(response.status(), 413);
     assert!(!response.headers().contains_key("ratelimit-policy"));
 }
 
@@ -590,7 +590,7 @@ fn a_handler_sends_the_policy_of_a_cost_that_is_too_large() {
     let limiter = limiter(&ManualClock::new(START));
     let error = at_once(limiter.limit(&TWO).cost(3)).unwrap_err();
     let response = error.into_response();
-    assert_eq!(response.status(), 429);
+    assert_eq!(response.status(), 413);
     assert_eq!(response.headers()["ratelimit-policy"], "\"two\";q=2;w=60");
     assert!(!response.headers().contains_key("retry-after"));
 }
@@ -621,9 +621,9 @@ fn layer_service_and_future_are_what_tower_expects() {
     assert_eq!(
         format!("{:?}", named._layer),
         "RateLimitLayer(Rules { first: Rule { limit: \"two\", quota: 2 per minute, chosen: false, \
-         missing_key: Reject(500), .. }, rest: [], settings: LayerSettings { style: \
+         missing_key: None, .. }, rest: [], settings: LayerSettings { style: \
          ResponseStyle { dialects: [Draft11], on_refusal: OnRefusal(problem details), retry_after: \
-         Seconds }, partition_key: None, on_failure: Refuse, queue: None, jitter: 0ns, settles: false, refunds_dropped: false, \
+         Seconds, too_large: None }, partition_key: None, on_failure: Refuse, queue: None, jitter: 0ns, settles: false, refunds_dropped: false, \
          exposes: false } })"
     );
     assert!(!named._service.into_inner().ready);

@@ -18,6 +18,8 @@ mod defaults;
 #[cfg(feature = "axum")]
 mod dropped;
 #[cfg(feature = "axum")]
+mod fields_then;
+#[cfg(feature = "axum")]
 mod grpc;
 #[cfg(feature = "axum")]
 mod layer;
@@ -36,3 +38,5 @@ mod rules;
 #[cfg(feature = "axum")]
 mod server;
 mod shadow;
+#[cfg(all(feature = "axum", feature = "credentials"))]
+mod whose_fault;

@@ -239,7 +239,7 @@ fn a_request_without_its_key_is_answered_as_by_the_layer() {
     let rule = || Rule::new(&PER_USER).key(header("x-user"));
     let plain = limiter.layer(rule().missing_key(MissingKey::Reject(StatusCode::UNAUTHORIZED)));
     let layers = [limiter.layer(rule()), plain.on_refusal(tollgate::OnRefusal::plain_text())];
-    for (layer, status) in layers.into_iter().zip([500, 401]) {
+    for (layer, status) in layers.into_iter().zip([400, 401]) {
         let app = app(layer);
         let (look, pay) = (at_once(ask(&app, "/limits", &[])), at_once(ask(&app, "/", &[])));
         assert_eq!(look.status, status);

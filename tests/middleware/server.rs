@@ -85,7 +85,7 @@ async fn a_token_bucket_tells_when_what_is_left_would_have_come_in() {
     clock.set(START + Duration::from_millis(19_200));
     assert_row(&ask(server, 5).await, (429, policy, Some("\"tb\";r=3;t=11"), Some("11")));
     // No wait helps a request that costs more than the capacity.
-    assert_row(&ask(server, 21).await, (429, policy, None, None));
+    assert_row(&ask(server, 21).await, (413, policy, None, None));
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn a_refusal_has_all_fields_and_a_body() {
 async fn a_cost_that_is_too_large_is_answered_as_such() {
     let (_, server) = vector_server(&TB).await;
     let body: serde_json::Value = serde_json::from_str(&ask(server, 21).await.body).unwrap();
-    assert_eq!(body["status"], 429);
+    assert_eq!(body["status"], 413);
     assert_eq!(body["detail"], "the request costs more than the limit can ever grant");
     assert_eq!(body["violated-policies"], serde_json::json!(["tb"]));
     assert_eq!(ask(server, 20).await.status, 200, "nothing was taken");

@@ -71,7 +71,7 @@ async fn a_limit_of_capacity_0_runs_in_a_layer_with_a_queue() {
     let app = |layer: RateLimitLayer<Several>| {
         Router::new().route("/", get(async || "hello").rate_limit(layer))
     };
-    assert_eq!(send(&app(limiter.layer(&SPACED).into()), Method::GET).await.0, 429);
+    assert_eq!(send(&app(limiter.layer(&SPACED).into()), Method::GET).await.0, 413);
     let queued = limiter.layer(&SPACED).queue(Duration::from_secs(1));
     assert_eq!(send(&app(queued.into()), Method::GET).await.0, 200);
 }
@@ -179,10 +179,10 @@ async fn any_missing_key_is_explained_in_the_response_of_the_layer() {
          happens without it)"
             .to_owned(),
     );
-    assert_eq!((status.as_u16(), body), (500, format!("Internal Server Error{detail}\n")));
+    assert_eq!((status.as_u16(), body), (400, format!("Bad Request{detail}\n")));
     // Behind a rule of another key, too, and as one rule of several.
     let (status, body) = send(&app(by_user().and(Rule::new(&SPACED))), Method::GET).await;
-    assert_eq!(status, 500);
+    assert_eq!(status, 400);
     assert_eq!(
         body.contains("no key: the request has no `x-user` header"),
         cfg!(debug_assertions),
