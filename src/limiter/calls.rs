@@ -29,7 +29,8 @@ impl RateLimiter {
     /// and [`cost`](LimitCall::cost) say otherwise. The answer is a [`Permit`] to run the work, or
     /// a [`RateLimited`] that says when to retry. [`and`](LimitCall::and) takes from several limits
     /// at once, [`reserve`](LimitCall::reserve) waits for tokens that are missing, and
-    /// [`peek`](Self::peek) takes nothing.
+    /// [`peek`](Self::peek) takes nothing. The permit borrows the limiter and the limit: for a task or
+    /// a struct, `.await?.into_owned()` makes one that does not ([`Permit::into_owned`]).
     ///
     /// # Errors
     ///
