@@ -2,8 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "axum")]
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -133,25 +131,6 @@ macro_rules! bodies {
 }
 
 bodies!(Bytes, String, &'static str, Vec<u8>, &'static [u8]);
-
-/// The body of `Json(..).into_response()` and the like, which is at hand as a whole.
-///
-/// A stream that has to be waited for cannot be the body of a refusal. It is sent as an empty one, and
-/// the log says so.
-#[cfg(feature = "axum")]
-impl RefusalBody for axum::body::Body {
-    fn into_bytes(self) -> Bytes {
-        let whole = std::pin::pin!(axum::body::to_bytes(self, usize::MAX));
-        match whole.poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(body)) => body,
-            _ => {
-                #[cfg(feature = "tracing")]
-                tracing::error!("the body of a refusal is not at hand, so an empty one is sent");
-                Bytes::new()
-            }
-        }
-    }
-}
 
 /// A request that does not run, for the function of [`OnRefusal::handler`].
 ///
