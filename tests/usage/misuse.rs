@@ -116,6 +116,7 @@ const WARNINGS: &[[&str; 3]] = &[
     ["limit().await", "limiter.limit(&L).await;", "`Result` that must be used"],
     ["peek().await", "limiter.peek(&L).await;", "`Result` that must be used"],
     ["reset().await", "limiter.reset(&L).await;", "`Result` that must be used"],
+    ["now()", "limiter.limit(&L).now();", "`Result` that must be used"],
     ["settle().await", "limiter.limit(&L).await?.settle(1).await;", "`Result` that must be used"],
     // Calls that are not awaited.
     ["limit()", "limiter.limit(&L);", "nothing is asked until it is awaited"],
@@ -159,6 +160,7 @@ const FINE: &[&str] = &[
     "limiter.limit(&L).key(peer.ip()).await?;",
     "if limiter.limit(&L).await.is_ok() {}",
     "if let Err(refused) = limiter.limit(&L).await { return Err(refused); }",
+    "let permit = limiter.limit(&L).key(user).cost(2).now()?; drop(permit);",
     "let _permit = limiter.limit(&L).key((user, 7)).and(&L).await?;",
     "limiter.limit(&L).cost(5).await?.settle(3).await?;",
     "limiter.limit(&L).await?.refund().await?;",

@@ -382,6 +382,10 @@ impl Backend for Memory {
         Answer::Ready(Ok(()))
     }
 
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
     /// Answers a [`Count`](DebtorReport::Count): it keeps no keys.
     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
         let count = debtors::count_debtors(&self.shards, query, || self.now());
