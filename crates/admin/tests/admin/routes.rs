@@ -601,6 +601,26 @@ async fn a_link_leads_to_its_key_whatever_that_is() {
     }
 }
 
+#[tokio::test]
+async fn memory_lists_the_keys_that_it_was_told_to_keep() {
+    let limiter = RateLimiter::new(Memory::new().keep_keys());
+    let server = serve(app(&limiter)).await;
+    limiter.block(&LOGIN, DAY).key("mallory").await.unwrap();
+    limiter.penalize(&LOGIN, 20).key(("acme", 7)).await.unwrap();
+    let list = async || {
+        let reply = send(server, Method::GET, "/admin/limits/login", &[]).await;
+        let page = read(&reply);
+        let key = |one: &Value| format!("{} {}", one["key"], one["href"]).replace('"', "");
+        let mut keys: Vec<_> = page["debtors"].as_array().unwrap().iter().map(key).collect();
+        keys.sort_unstable();
+        keys
+    };
+    assert_eq!(list().await, ["acme|n=7 login/acme%7Cn%3D7", "mallory login/mallory"]);
+    let reply = send(server, Method::DELETE, "/admin/limits/login/mallory", &[]).await;
+    assert_eq!(reply.status, 204);
+    assert_eq!(list().await, ["acme|n=7 login/acme%7Cn%3D7"]);
+}
+
 /// A gateway that passes `/admin/` never passes `/admin`, where `nest("/admin", ..)` would have the
 /// first page.
 #[tokio::test]
