@@ -11,7 +11,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// arbitrary but always the same.
 ///
 /// Texts, numbers, addresses, bytes, `bool`, tuples of two or three of them, and references to all of
-/// these convert into keys by [`From`]; with the feature `uuid`, `Uuid` as well. So a parameter of type `impl Into<Key>` takes them as they are.
+/// these convert into keys by [`From`]; with the feature `uuid`, `Uuid` as well. So a parameter of type
+/// `impl Into<Key>` takes them as they are. For a type of your own, implement `From`, as below.
 ///
 /// # Examples
 ///
@@ -28,6 +29,33 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// assert_eq!(Key::from(7_u128), Key::from(7_usize));
 /// # #[cfg(feature = "uuid")]
 /// assert_eq!(Key::from(uuid::Uuid::nil()), Key::from([0; 16]));
+/// ```
+///
+/// A type of your own as a key, in calls and in extractors:
+///
+/// ```
+/// use tollgate::key::extension;
+/// use tollgate::{HOUR, Key, Limit, Quota, RateLimiter};
+///
+/// const EXPORTS: Limit = Limit::new("exports", Quota::token_bucket(5, HOUR));
+///
+/// #[derive(Clone)]
+/// struct UserId(u64);
+///
+/// impl From<UserId> for Key {
+///     fn from(user: UserId) -> Self {
+///         Self::from(user.0)
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::RateLimited> {
+/// let limiter = RateLimiter::in_memory();
+/// let permit = limiter.limit(&EXPORTS).key(UserId(7)).await?;
+/// let layer = limiter.layer(&EXPORTS).key(extension(|user: &UserId| Key::from(user.clone())));
+/// # drop((permit, layer));
+/// # Ok(())
+/// # }
 /// ```
 #[doc(alias = "identifier")]
 #[doc(alias = "bucket_key")]

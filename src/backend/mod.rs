@@ -206,6 +206,10 @@ pub(crate) use self::reset_log::{ResetLog, ResetMark};
 ///         self.inner.charges_several()
 ///     }
 ///
+///     fn answers_at_once(&self) -> bool {
+///         self.inner.answers_at_once()
+///     }
+///
 ///     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
 ///         self.inner.debtors(query)
 ///     }
@@ -299,6 +303,15 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         true
     }
 
+    /// Whether each call is answered at once ([`Answer::Ready`]), and needs no runtime; false unless
+    /// this is implemented.
+    ///
+    /// [`LimitCall::now`](crate::limiter::LimitCall::now) asks such a store alone. A wrapper around
+    /// another backend returns what that returns.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     /// Lists buckets of one limit that are in debt or blocked: for operators, and for no decision.
     ///
     /// A store that can go through its records by the name of a limit lets
@@ -340,6 +353,10 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn charges_several(&self) -> bool {
         (**self).charges_several()
+    }
+
+    fn answers_at_once(&self) -> bool {
+        (**self).answers_at_once()
     }
 
     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {

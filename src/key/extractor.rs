@@ -119,8 +119,8 @@ use crate::backend::Key;
 #[doc(alias("keyGenerator"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say how to take a key from a request",
-    note = "use `tollgate::key::header(..)`, `ClientIp::peer()` and the like, or \
-            `tollgate::key::from_fn(..)` around a closure"
+    note = "use `tollgate::key::header(..)`, `ClientIp::peer()` and the like, or give a closure to \
+            `key_with`: `.key_with(|head| ..)` (elsewhere, `tollgate::key::from_fn(..)` around it)"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Takes the key from the head of a request, or exempts the request.

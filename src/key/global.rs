@@ -12,7 +12,8 @@ pub struct Global;
 
 /// Gives all requests the same key, and so one bucket.
 ///
-/// This is the default of a rule.
+/// This is the default of a rule. Said by name, it tells the log that one bucket for all is meant: a
+/// layer without any key is warned of when it first refuses a request.
 ///
 /// # Examples
 ///

@@ -35,11 +35,11 @@
 //! if the first is missing, and [`unless`](KeyExtractor::unless) exempts requests:
 //!
 //! ```
-//! use tollgate::key::{ClientIp, KeyExtractor, Networks, header};
+//! use tollgate::key::{ClientIp, KeyExtractor, header};
 //!
 //! let each_address_of_each_tenant = (header("x-tenant"), ClientIp::peer());
 //! let user_or_address = header("x-user").or(ClientIp::peer());
-//! let all_but_health_checks = ClientIp::x_forwarded_for(Networks::new(["10.0.0.0/8"]))
+//! let all_but_health_checks = ClientIp::x_forwarded_for(["10.0.0.0/8"])
 //!     .unless(|head| head.uri().path() == "/health");
 //! # drop((each_address_of_each_tenant, user_or_address, all_but_health_checks));
 //! ```

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use super::Limit;
@@ -12,6 +12,7 @@ use super::engine::RateLimiter;
 use super::events::DecisionSource;
 #[cfg(feature = "memory")]
 use super::events::Report;
+use super::failure_log::Undecided;
 #[cfg(feature = "memory")]
 use super::lone_bucket::decide;
 use super::permit::Permit;
@@ -29,7 +30,9 @@ impl RateLimiter {
     /// and [`cost`](LimitCall::cost) say otherwise. The answer is a [`Permit`] to run the work, or
     /// a [`RateLimited`] that says when to retry. [`and`](LimitCall::and) takes from several limits
     /// at once, [`reserve`](LimitCall::reserve) waits for tokens that are missing, and
-    /// [`peek`](Self::peek) takes nothing.
+    /// [`peek`](Self::peek) takes nothing. The permit borrows the limiter and the limit: for a task or
+    /// a struct, `.await?.into_owned()` makes one that does not ([`Permit::into_owned`]). Code that is
+    /// not async calls [`now`](LimitCall::now).
     ///
     /// # Errors
     ///
@@ -222,6 +225,44 @@ impl<'l> LimitCall<'l> {
             Progress::Done => Progress::Done,
         };
         ReserveCall { limiter, demands, max_wait, jitter, answer }
+    }
+
+    /// Takes the tokens now, in code that is not async: a `Drop`, an `Iterator`, a `poll_ready`.
+    ///
+    /// The answer is what awaiting the call would give. It needs no runtime, and a store that [answers
+    /// at once](crate::backend::Backend::answers_at_once), as [`in_memory`](RateLimiter::in_memory).
+    ///
+    /// # Errors
+    ///
+    /// Like [`RateLimiter::limit`]. If the store answers later, as one behind a network, the call is
+    /// [unavailable](RateLimited::is_unavailable) and nothing is taken, whatever
+    /// [`on_failure`](RateLimiter::on_failure) says: await it instead.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+    ///
+    /// const LINES: Limit = Limit::new("lines", Quota::token_bucket(2, MINUTE));
+    ///
+    /// let limiter = RateLimiter::in_memory();
+    /// let told = ["a", "b", "c"].into_iter().filter(|_| limiter.limit(&LINES).now().is_ok());
+    /// assert_eq!(told.collect::<Vec<_>>(), ["a", "b"]);
+    /// ```
+    #[doc(alias("blocking", "sync"))]
+    pub fn now(mut self) -> Result<Permit<'l>, RateLimited> {
+        let limiter = self.limiter;
+        if limiter.is_off() || limiter.backend().answers_at_once() {
+            let answer = Pin::new(&mut self).poll(&mut Context::from_waker(Waker::noop()));
+            if let Poll::Ready(answer) = answer {
+                return answer;
+            }
+        }
+        let why = "it answers later, and `now` cannot wait for that (await the call, or use a store \
+                   that answers at once, as `RateLimiter::in_memory()` does)";
+        let (limit, error) = (self.demands.limit(), BackendError::undecidable("this", why));
+        limiter.store_failed(limit, &error, Undecided::Call);
+        Err(limiter.unavailable(limit, error))
     }
 
     /// Adds up to `spread`, at random, to the wait of a refusal.

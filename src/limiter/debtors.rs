@@ -20,8 +20,8 @@ impl RateLimiter {
     /// Lists keys of a limit that are in debt or blocked, for operators.
     ///
     /// The answer is a [`DebtorReport`]. Redis, PostgreSQL and the store in a file answer pages of
-    /// keys. The memory store keeps no keys, and answers how many there are; limits with the same
-    /// numbers are counted together. A store that cannot tell says so, which is not an empty page.
+    /// keys. The memory store keeps no keys unless it is [asked to](crate::backend::Memory::keep_keys), and
+    /// answers how many there are; limits with the same numbers are counted together. A store that cannot tell says so, which is not an empty page.
     ///
     /// [Replaced](Self::replace) numbers judge each bucket, whether it was used since or not. The
     /// memory store knows the buckets of a limit by all numbers that this limiter has had for it. So

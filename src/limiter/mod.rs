@@ -62,6 +62,12 @@
 //! [`RateLimiter::observe`] adds an [`Observer`], which is told each [`Decision`], each
 //! [`QueueChange`], and how the store is. `tollgate::observe` has observers for metrics and traces.
 //!
+//! # Code that is not async
+//!
+//! [`LimitCall::now`] takes tokens in a `Drop`, an `Iterator` or a `poll_ready`, from a store that
+//! answers at once. [`Permit::settle`] and [`Permit::refund`] ask the store before they return a
+//! future, so in memory they have taken effect when it is dropped.
+//!
 //! # Moving a permit into a task or a stream
 //!
 //! A permit borrows the limiter and the limits. [`Permit::into_owned`] makes one that borrows

@@ -170,6 +170,7 @@ impl<'l> Permit<'l> {
     }
 
     /// Makes a permit that borrows nothing, to be moved into a stream, a task or a struct.
+    #[doc(alias("acquire_owned", "OwnedSemaphorePermit"))]
     #[must_use]
     pub fn into_owned(self) -> Permit<'static> {
         let own = |limit: &&Limit| Arc::new(Limit::clone(limit));

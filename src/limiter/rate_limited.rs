@@ -6,13 +6,13 @@ use std::{fmt, iter};
 
 use super::defaults::Speech;
 use super::snapshot::{Level, Snapshot};
-use super::{Limit, too_large};
+use super::{Limit, Outcome, too_large};
 use crate::algebra::Terms;
 use crate::backend::{BackendError, BucketRecord};
 
 /// The work may not run: a limit refused it, its cost can never fit, or the store did not answer.
 ///
-/// The predicates tell which. The error is owned, `'static`, and as large as one pointer.
+/// The predicates tell which, and so does [`kind`](Self::kind). The error is owned, `'static`, and as large as one pointer.
 ///
 /// With the feature `axum`, it is a response: 429 with `Retry-After` for a refusal, 413 without it
 /// for a cost that can never fit, and 503 if the store did not answer. So a handler that returns
@@ -233,18 +233,50 @@ impl RateLimited {
         None
     }
 
+    /// What became of the work: [`Refused`](Outcome::Refused), [`TooLarge`](Outcome::TooLarge) or
+    /// [`Unavailable`](Outcome::Unavailable), for a `match`. The predicates say the same.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::limiter::Outcome;
+    /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
+    ///
+    /// const EXPORTS: Limit = Limit::new("exports", Quota::token_bucket(1, HOUR));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let error = RateLimiter::in_memory().limit(&EXPORTS).cost(2).await.unwrap_err();
+    /// let advice = match error.kind() {
+    ///     Outcome::Refused => "come back later",
+    ///     Outcome::TooLarge => "ask for less",
+    ///     _ => "not your fault",
+    /// };
+    /// assert_eq!(advice, "ask for less");
+    /// # }
+    /// ```
+    #[doc(alias = "ErrorKind")]
+    #[must_use]
+    pub fn kind(&self) -> Outcome {
+        match &self.0.cause {
+            RateLimitedCause::Refused { .. } => Outcome::Refused,
+            RateLimitedCause::TooLarge { .. } => Outcome::TooLarge,
+            RateLimitedCause::Unavailable { .. } => Outcome::Unavailable,
+        }
+    }
+
     /// Whether a limit refused the work because it is short of tokens, or because its quota grants
     /// [nothing](crate::Quota::none). Nothing was taken.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        matches!(&self.0.cause, RateLimitedCause::Refused { .. })
+        self.kind() == Outcome::Refused
     }
 
     /// Whether the limit could never grant this cost, however long the caller waits.
     #[doc(alias = "InsufficientCapacity")]
     #[must_use]
     pub fn is_too_large(&self) -> bool {
-        matches!(&self.0.cause, RateLimitedCause::TooLarge { .. })
+        self.kind() == Outcome::TooLarge
     }
 
     /// The cost that no wait makes fit.
@@ -270,7 +302,7 @@ impl RateLimited {
     /// this.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
-        matches!(&self.0.cause, RateLimitedCause::Unavailable { .. })
+        self.kind() == Outcome::Unavailable
     }
 
     /// Whether the store failed, could not be reached, or did not answer in time.

@@ -5,16 +5,16 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use tower_layer::Layer;
 
 use super::call_response::ResponseStyle;
 use super::on_refusal::OnRefusal;
 use super::plan::Plan;
 use super::queue::Queue;
-use super::rule::Rule;
-use super::rule::{LayerSettings, Rules};
+use super::rule::{ChosenLimit, LayerSettings, Rule, Rules};
 use super::service::RateLimit;
+use super::{MissingKey, Portion, ResponseHead};
 use crate::fields::{Dialects, PartitionKey, RetryAfter};
 use crate::key::{Head, IntoExtracted, KeyExtractor};
 use crate::limiter::OnFailure;
@@ -23,7 +23,7 @@ use crate::limiter::RateLimiter;
 /// Limits the requests to a service by one rule or by several; made by [`RateLimiter::layer`].
 ///
 /// What concerns one limit is set on its [`Rule`], and what concerns all of them on the layer.
-/// While the layer has one rule, [`key`](Self::key) and [`cost`](Self::cost) set those of the rule.
+/// While the layer has one rule, it has the methods of the rule as well.
 ///
 /// See the [module docs](super) for examples.
 #[doc(alias("GovernorLayer", "GovernorConfig", "GovernorConfigBuilder", "Governor"))]
@@ -53,10 +53,10 @@ pub struct One(());
 #[derive(Clone, Copy, Debug)]
 pub struct Several(());
 
-/// Marks a [`RateLimitLayer`] that has one rule, so that `key` and `cost` can only mean that
+/// Marks a [`RateLimitLayer`] that has one rule, so that `key`, `cost` and the like can only mean that
 /// rule's.
 #[diagnostic::on_unimplemented(
-    message = "this layer has several rules, so it is not clear which of them gets the key or the cost",
+    message = "this layer has several rules, so it is not clear which of them this is for",
     note = "set it on the rule: `limiter.layer(Rule::new(&A).key(..)).and(Rule::new(&B).cost(..))`"
 )]
 pub trait IsOne {}
@@ -91,42 +91,44 @@ impl RateLimiter {
     }
 }
 
-/// For a layer of one rule: short forms of the methods of [`Rule`].
-impl<N> RateLimitLayer<N> {
-    /// Sets the extractor of the key, like [`Rule::key`].
-    pub fn key(self, extractor: impl KeyExtractor) -> Self
-    where
-        N: IsOne,
-    {
-        self.with_rule(|rule| rule.key(extractor))
-    }
+/// Hands the options of the only rule of a layer on to it: the name of each, what it takes, and what
+/// it sets.
+macro_rules! options_of_one_rule {
+    ($($name:ident$(<$generic:ident: $bound:path>)?($($value:ident: $type:ty)?), $does:literal;)*) => {
+        /// For a layer of one rule: short forms of the methods of [`Rule`].
+        impl<N> RateLimitLayer<N> {$(
+            #[doc = concat!($does, ", like [`Rule::", stringify!($name), "`].")]
+            pub fn $name$(<$generic: $bound + 'static>)?(self $(, $value: $type)?) -> Self
+            where
+                N: IsOne,
+            {
+                self.with_rule(|rule| rule.$name($($value)?))
+            }
+        )*}
+    };
+}
 
-    /// Sets a function that computes the key from the head of a request, like [`Rule::key_with`].
-    pub fn key_with<F, K>(self, key: F) -> Self
-    where
-        F: Fn(&Head<'_>) -> K + Send + Sync + 'static,
-        K: IntoExtracted + 'static,
-        N: IsOne,
-    {
-        self.with_rule(|rule| rule.key_with(key))
-    }
-
-    /// Sets the tokens that each request takes, like [`Rule::cost`]; 1 by default.
-    pub fn cost(self, tokens: impl TryInto<u64>) -> Self
-    where
-        N: IsOne,
-    {
-        self.with_rule(|rule| rule.cost(tokens))
-    }
-
-    /// Sets a function that computes the cost from the head of a request, like [`Rule::cost_with`].
-    pub fn cost_with<F>(self, cost: F) -> Self
-    where
-        F: Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
-        N: IsOne,
-    {
-        self.with_rule(|rule| rule.cost_with(cost))
-    }
+options_of_one_rule! {
+    key(extractor: impl KeyExtractor), "Sets the extractor of the key";
+    key_with<K: IntoExtracted>(key: impl Fn(&Head<'_>) -> K + Send + Sync + 'static),
+        "Sets a function that computes the key from the head of a request";
+    cost(tokens: impl TryInto<u64>), "Sets the tokens that each request takes, 1 by default";
+    cost_with(cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static),
+        "Sets a function that computes the cost from the head of a request";
+    limit_with<L: Into<ChosenLimit>>(choose: impl Fn(&Head<'_>) -> L + Send + Sync + 'static),
+        "Sets a function that chooses the limit of a request";
+    missing_key(missing_key: MissingKey), "Sets what happens to a request without a key";
+    only_methods(methods: impl IntoIterator<Item = Method>),
+        "Limits only requests with one of these methods";
+    only_if(predicate: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static),
+        "Limits only requests for which `predicate` returns true";
+    sample(portion: Portion), "Limits a random sample of the requests";
+    shadow(), "Decides and logs, but refuses nothing";
+    enforce(portion: Portion), "Enforces the limit on a portion of the keys";
+    refund_if(predicate: impl Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static),
+        "Returns the tokens of a request by its response";
+    reset_if(predicate: impl Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static),
+        "Resets the bucket by the response";
 }
 
 /// More rules.
@@ -164,8 +166,9 @@ impl<N> RateLimitLayer<N> {
     /// # drop(layer);
     /// ```
     ///
-    /// A layer of several rules has no `key`, as that could mean any of them. This does not
-    /// compile:
+    /// A function that returns such a layer says `-> RateLimitLayer<Several>`, with
+    /// [`Several`](super::Several). It has no `key`, as that could mean any of its rules. This does
+    /// not compile:
     ///
     /// ```compile_fail,E0277
     /// # use tollgate::key::{ClientIp, header};

@@ -10,7 +10,7 @@ use http::StatusCode;
 use crate::key::KeyError;
 use crate::limiter::{Limit, RateLimited};
 
-/// The log of one rule.
+/// The log of one rule, or of a layer.
 ///
 /// A misconfiguration affects every request. It is logged once as an error, and then at debug level.
 /// Failures of the store are in the log of the limiter.
@@ -22,9 +22,16 @@ pub(super) struct Log {
     misconfigured_key: AtomicBool,
     missing_key: AtomicBool,
     empty_key: AtomicBool,
+    /// Whether a refusal is still to tell that no rule of the layer was given a key.
+    lacks_key: AtomicBool,
 }
 
 impl Log {
+    /// The log of a layer; `lacks_key` if none of its rules was given a key.
+    pub(super) fn of_layer(lacks_key: bool) -> Self {
+        Self { lacks_key: AtomicBool::new(lacks_key), ..Self::default() }
+    }
+
     /// A request without a usable key was answered with this status; `None` if it passes.
     ///
     /// `is_chosen`: the configuration says what becomes of such requests.
@@ -96,6 +103,24 @@ impl Log {
     pub(super) fn refused(&self, limit: &Limit, retry_after: Duration) {
         #[cfg(feature = "tracing")]
         tracing::debug!(limit = limit.name(), ?retry_after, "refused");
+        self.refused_without_key(limit);
+    }
+
+    /// Nobody notices a forgotten key before one client has the others refused.
+    fn refused_without_key(&self, limit: &Limit) {
+        let Self { lacks_key, .. } = self;
+        // The load alone for nearly all, as a swap would write what all threads read.
+        #[cfg(feature = "tracing")]
+        if lacks_key.load(Ordering::Relaxed) && lacks_key.swap(false, Ordering::Relaxed) {
+            tracing::warn!(
+                limit = limit.name(),
+                warning = "the layer has no key, so all requests share one bucket, and one client \
+                           can have the others refused (give it one, such as \
+                           `.key(ClientIp::peer())`; if it is meant, say \
+                           `.key(tollgate::key::global())`)",
+                "possible misconfiguration (logged once)"
+            );
+        }
     }
 
     /// The store was not asked: the cost can never fit, or the limit grants nothing.

@@ -340,7 +340,7 @@ pub use self::layer::{IsOne, One, RateLimitLayer, Several};
 #[cfg(feature = "axum")]
 pub(crate) use self::look::{LayerView, Outlook};
 pub use self::meter::Meter;
-pub use self::on_refusal::{OnRefusal, RefusedRequest};
+pub use self::on_refusal::{OnRefusal, RefusalBody, RefusedRequest};
 pub use self::portion::{Portion, PortionError};
 pub use self::queue::{Queue, QueueFull};
 pub use self::response_head::ResponseHead;

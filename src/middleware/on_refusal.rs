@@ -77,8 +77,8 @@ impl OnRefusal {
 
     /// The response that this function returns.
     ///
-    /// The body is text or bytes, not the `Body` of axum that `into_response` makes. The function
-    /// also sets the status; [`RefusedRequest::status`] is the one that the layer would send. The
+    /// The body is text, bytes, or what `into_response` of axum makes of a value: see
+    /// [`RefusalBody`]. The function also sets the status; [`RefusedRequest::status`] is the one that the layer would send. The
     /// layer adds `Retry-After`, `Cache-Control: no-store` and the
     /// [fields](crate::fields::Dialect) that show how the limits stand, each unless the response
     /// already has it.
@@ -87,9 +87,11 @@ impl OnRefusal {
     pub fn handler<F, B>(handler: F) -> Self
     where
         F: Fn(&RefusedRequest<'_>) -> Response<B> + Send + Sync + 'static,
-        B: Into<Bytes>,
+        B: RefusalBody,
     {
-        Self(RefusalWording::Handler(Arc::new(move |refused| handler(refused).map(Into::into))))
+        let handler =
+            move |refused: &RefusedRequest<'_>| handler(refused).map(RefusalBody::into_bytes);
+        Self(RefusalWording::Handler(Arc::new(handler)))
     }
 
     pub(super) const fn wording(&self) -> &RefusalWording {
@@ -106,6 +108,29 @@ impl fmt::Debug for OnRefusal {
         })
     }
 }
+
+/// The body of a refusal, in the response of an [`OnRefusal::handler`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the body of a refusal",
+    note = "return a `Response` of text or bytes, such as `Response::new(String::from(..))`, or what \
+            `into_response()` of axum makes"
+)]
+pub trait RefusalBody {
+    /// Returns the bytes of the body.
+    fn into_bytes(self) -> Bytes;
+}
+
+macro_rules! bodies {
+    ($($body:ty),*) => {$(
+        impl RefusalBody for $body {
+            fn into_bytes(self) -> Bytes {
+                self.into()
+            }
+        }
+    )*};
+}
+
+bodies!(Bytes, String, &'static str, Vec<u8>, &'static [u8]);
 
 /// A request that does not run, for the function of [`OnRefusal::handler`].
 ///

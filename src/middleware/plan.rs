@@ -87,7 +87,7 @@ impl Plan {
             in_force: AtomicUsize::new(0),
             waiters: WaiterCounter::default(),
             uses: OnceLock::new(),
-            log: Log::default(),
+            log: Log::of_layer(!rules.iter().any(|rule| rule.is_key_set)),
         };
         // One text for all requests holds only if each of them is told the same limit with the same
         // key: no rule chooses its limit, and no partition key is shown.

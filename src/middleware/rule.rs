@@ -52,6 +52,8 @@ pub struct Rule {
     pub(super) limit: Arc<Limit>,
     pub(super) chooser: Option<Chooser>,
     pub(super) key: Arc<dyn KeyExtractor>,
+    /// Whether the key was chosen, and is not that of all requests for want of another.
+    pub(super) is_key_set: bool,
     pub(super) cost: RequestCost,
     /// `None`: as the error of the key says.
     pub(super) missing_key: Option<MissingKey>,
@@ -88,6 +90,7 @@ impl Rule {
             limit,
             chooser: None,
             key: Arc::new(global()),
+            is_key_set: false,
             cost: RequestCost::Request,
             missing_key: None,
             options: None,

@@ -14,6 +14,10 @@ use crate::quota::tokens_of;
 /// What a request pays: the limit, the key and the cost.
 impl Rule {
     /// Makes a rule that takes one token for each request, from a bucket that all requests share.
+    ///
+    /// If no rule of a layer is given a [key](Self::key), the log warns once when the layer first
+    /// refuses a request. Say `.key(global())` if one bucket for all is meant
+    /// ([`global`](crate::key::global)).
     pub fn new(limit: impl Into<Limit>) -> Self {
         Self::with_limit(Arc::new(limit.into()))
     }
@@ -34,6 +38,7 @@ impl Rule {
     #[doc(alias("key_extractor", "keyGenerator", "with_extractor"))]
     pub fn key(mut self, extractor: impl KeyExtractor) -> Self {
         self.key = Arc::new(extractor);
+        self.is_key_set = true;
         self
     }
 
@@ -78,6 +83,10 @@ impl Rule {
     /// [413](crate::RateLimitLayer::too_large), as no wait would help. A closure that is stored in a variable first needs the
     /// type of its parameter, `|head: &Head<'_>|`.
     ///
+    /// A request that costs 0 is free. So the default of a `map_or` or an `unwrap_or` is what a client
+    /// pays that leaves the field out, or sends one that cannot be read, such as a body without a
+    /// `Content-Length`: make it the price of the largest request.
+    ///
     /// # Examples
     ///
     /// ```
@@ -104,6 +113,10 @@ impl Rule {
     /// It returns a [`Limit`], a `&'static Limit`, an `Arc<Limit>`, or an `Option` of one, but no
     /// borrow of the request. With `None`, this rule does not limit the request; others still do.
     ///
+    /// **A `?` in it returns `None`**: each request for which it finds nothing, such as one without the
+    /// field that names its plan, is then not limited. Name the limit that such requests get, as
+    /// `_ => Some(&FREE)` does below.
+    ///
     /// Limits with the same name share their buckets: after a change of plan, the tokens that the
     /// tenant has used stay used. Where no request is at hand, as in some lines of the log, the
     /// limit of [`new`](Self::new) is named.
@@ -122,7 +135,7 @@ impl Rule {
     ///     match head.headers().get("x-plan").map(|plan| plan.as_bytes()) {
     ///         Some(b"internal") => None, // not limited
     ///         Some(b"pro") => Some(&PRO),
-    ///         _ => Some(&FREE), // also without a plan: a `?` above would lift the limit then
+    ///         _ => Some(&FREE), // also without a plan
     ///     }
     /// }
     ///

@@ -1,12 +1,15 @@
 //! Refusals as responses, so that handlers can return them by `?`, and permits as header fields.
 
 use std::convert::Infallible;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
+use bytes::Bytes;
 
 use crate::limiter::{Permit, RateLimited, Snapshot};
-use crate::middleware::{ResponseStyle, response_of, snapshot_fields};
+use crate::middleware::{RefusalBody, ResponseStyle, response_of, snapshot_fields};
 
 /// Responds like a layer of the limiter: 429 with `Retry-After` and problem details for a refusal,
 /// 429 without `Retry-After` where no wait helps, and 503 if the store fails.
@@ -81,4 +84,22 @@ fn with_fields(snapshots: &[Snapshot], mut parts: ResponseParts) -> ResponsePart
         }
     }
     parts
+}
+
+/// The body of `Json(..).into_response()` and the like, which is at hand as a whole.
+///
+/// A stream that has to be waited for cannot be the body of a refusal. It is sent as an empty one, and
+/// the log says so.
+impl RefusalBody for Body {
+    fn into_bytes(self) -> Bytes {
+        let whole = pin!(to_bytes(self, usize::MAX));
+        match whole.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(body)) => body,
+            _ => {
+                #[cfg(feature = "tracing")]
+                tracing::error!("the body of a refusal is not at hand, so an empty one is sent");
+                Bytes::new()
+            }
+        }
+    }
 }

@@ -7,7 +7,7 @@ use tollgate::backend::{
 use tollgate::clock::ManualClock;
 use tollgate::limiter::Debtor;
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, Timestamp};
-use tollgate_testing::{START, at_once, limiter, store};
+use tollgate_testing::{START, at_once, debtors, limiter, store};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 static ALIKE: Limit = Limit::new("log-out", Quota::token_bucket(5, HOUR));
@@ -105,6 +105,57 @@ fn memory_counts_by_the_numbers_in_force_what_is_kept_in_earlier_ones() {
     assert_eq!(found(), (0, 0));
 }
 
+fn keeping_keys(clock: &ManualClock) -> RateLimiter {
+    RateLimiter::new(Memory::new().keep_keys().clock(clock.clone()))
+}
+
+#[tokio::test]
+async fn memory_that_keeps_keys_lists_each_debtor_once() {
+    debtors::each_is_found_once(&keeping_keys(&ManualClock::new(START))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_that_keeps_keys_lists_debtors_while_other_keys_come_and_go() {
+    debtors::all_are_found_beside_a_hammer(&keeping_keys(&ManualClock::new(START))).await;
+}
+
+/// Each way into debt: a bucket is named whoever has stored it.
+#[test]
+fn memory_that_keeps_keys_names_a_debtor_whatever_made_it_one() {
+    static HOT: Limit = Limit::new("hot", Quota::token_bucket(8, HOUR).shards(2));
+    let clock = ManualClock::new(START);
+    let limiter = keeping_keys(&clock);
+    let listed = |limit: &Limit| {
+        let page = at_once(limiter.debtors(limit)).unwrap().into_page().unwrap();
+        let keys = page.debtors().iter().map(|debtor| debtor.key().to_string());
+        keys.collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+    };
+    drop(at_once(limiter.limit(&LOGIN).key("settled").now().unwrap().settle(9)));
+    let kept = at_once(limiter.limit(&LOGIN).key("waits").cost(5).reserve()).unwrap();
+    let waits = at_once(limiter.limit(&LOGIN).key("waits").reserve()).unwrap();
+    at_once(limiter.penalize(&HOT, 30).key("sharded")).unwrap();
+    at_once(limiter.block(&LOGIN, HOUR).key("blocked")).unwrap();
+    // Short by other numbers only.
+    at_once(limiter.limit(&LOGIN).key("larger plan").cost(5)).unwrap();
+    at_once(limiter.limit(&LOGIN).key("list").cost(5).and(&API).key("list")).unwrap();
+    at_once(limiter.limit(&LOGIN).key("little")).unwrap();
+    assert_eq!(listed(&LOGIN), ["blocked", "settled", "waits"]);
+    assert_eq!(listed(&HOT), ["sharded"]);
+    assert!(listed(&ALIKE).is_empty() && listed(&API).is_empty(), "by name, not by numbers");
+    limiter.replace(&LOGIN, Quota::token_bucket(3, HOUR)).unwrap();
+    assert_eq!(listed(&LOGIN), ["blocked", "larger%20plan", "list", "settled", "waits"]);
+    limiter.replace(&LOGIN, *LOGIN.quota()).unwrap();
+    drop((kept, waits));
+    at_once(limiter.reset(&LOGIN).key("blocked")).unwrap();
+    assert_eq!(listed(&LOGIN), ["settled"]);
+    clock.advance(DAY);
+    assert!(listed(&LOGIN).is_empty() && listed(&HOT).is_empty());
+    for wrong in ["", "x", "-1.a", "0", "0.id=7"] {
+        let error = at_once(limiter.debtors(&LOGIN).after(DebtorCursor::from(wrong))).unwrap_err();
+        assert!(error.is_unavailable() && !error.is_outage(), "{wrong}");
+    }
+}
+
 /// A store of another crate that does not know lists.
 #[derive(Debug)]
 struct Plain(Memory);
@@ -173,12 +224,14 @@ fn a_snapshot_tells_how_long_its_bucket_is_blocked() {
 }
 
 mod in_a_file {
+    use std::collections::BTreeMap;
     use std::time::Duration;
     use std::{env, fs, process};
 
     use super::{LOGIN, START, count};
-    use tollgate::backend::{DebtorKind, Memory};
+    use tollgate::backend::{DebtorKind, DebtorPage, Memory};
     use tollgate::clock::{Clock, ManualClock, SystemClock};
+    use tollgate::limiter::Debtor;
     use tollgate::{HOUR, MINUTE, Quota, RateLimiter};
     use tollgate_embedded::{Durability, Embedded};
     use tollgate_testing::cases::seeds;
@@ -230,12 +283,13 @@ mod in_a_file {
             let (mut dice, clock) = (Dice(seed), ManualClock::new(START));
             let listing = open_by(&format!("counted-{seed}"), clock.clone());
             let counting = RateLimiter::new(Memory::new().clock(clock.clone()));
+            let naming = super::keeping_keys(&clock);
             for _ in 0..150 {
                 let key = dice.below(12);
                 let (tokens, quota) = (1 + dice.below(30), quotas[dice.nth(&quotas)]);
                 let minutes = u32::try_from(dice.below(90)).unwrap();
                 let step = dice.below(8);
-                for limiter in [&listing, &counting] {
+                for limiter in [&listing, &counting, &naming] {
                     match step {
                         0 => drop(limiter.replace(&LOGIN, quota).unwrap()),
                         1 => drop(limiter.block(&LOGIN, MINUTE * minutes).key(key).await),
@@ -248,6 +302,13 @@ mod in_a_file {
                 }
                 let page = listing.debtors(&LOGIN).await.unwrap().into_page().unwrap();
                 assert_eq!(page.next(), None);
+                let named = naming.debtors(&LOGIN).await.unwrap().into_page().unwrap();
+                let shown = |page: &DebtorPage<Debtor>| {
+                    let shown =
+                        page.debtors().iter().map(|one| (one.key().to_string(), one.state()));
+                    shown.collect::<BTreeMap<_, _>>()
+                };
+                assert_eq!(shown(&named), shown(&page), "{seed}");
                 let listed = |kind| page.debtors().iter().filter(|one| one.kind() == kind).count();
                 let listed = [DebtorKind::InDebt, DebtorKind::Blocked].map(listed);
                 let count = count(counting.debtors(&LOGIN).await.unwrap());

@@ -2,6 +2,8 @@
 
 #![cfg(feature = "memory")]
 
+#[cfg(feature = "axum")]
+mod at_once;
 mod debtors;
 mod hot_limits;
 mod nothing;

@@ -334,7 +334,8 @@ fn a_key_that_the_client_left_out_is_no_misconfiguration() {
 
 #[test]
 fn a_refusal_is_logged() {
-    let service = limiter(&ManualClock::new(START)).layer(&TWO).cost(2).layer(inner());
+    let layer = limiter(&ManualClock::new(START)).layer(&TWO).key(global()).cost(2);
+    let service = layer.layer(inner());
     let ask = || {
         at_once(service.clone().oneshot(Request::new(()))).unwrap();
     };

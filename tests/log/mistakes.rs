@@ -8,8 +8,11 @@ use axum::routing::get;
 use http::StatusCode;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
+use tollgate::key::{ClientIp, global};
 use tollgate::middleware::Several;
-use tollgate::{Head, Limit, MINUTE, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule};
+use tollgate::{
+    Head, Limit, MINUTE, OnRefusal, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule,
+};
 use tollgate_testing::web::{self, Reply, serve};
 use tollgate_testing::{START, at_once, limiter};
 
@@ -54,6 +57,44 @@ pub(crate) fn assert_one(lines: &[String], parts: &[&str]) {
     let [line] = lines else { panic!("one line is expected: {lines:#?}") };
     assert!(line.contains("(logged once)"), "{line}");
     parts.iter().for_each(|part| assert!(line.contains(part), "{part}: {line}"));
+}
+
+// A key that was forgotten.
+
+/// One client that has the others refused is all that shows of it.
+#[test]
+fn a_layer_without_a_key_is_told_when_it_first_refuses() {
+    static ONE: Limit = Limit::new("one", Quota::token_bucket(1, MINUTE));
+    static TEN: Limit = Limit::new("ten", Quota::token_bucket(10, MINUTE));
+    let parts = ["WARN", "limit=\"one\"", "ClientIp::peer()", "key::global()"];
+    let told_of = |layer: fn(RateLimiter) -> RateLimitLayer<Several>| {
+        let app = Router::new().route("/", get(hello).rate_limit(layer(fixed())));
+        told(async || {
+            let to = serve(app).await;
+            get_ok(to, "/").await;
+            for _ in 0..3 {
+                assert_eq!(web::get(to, "/").await.status, StatusCode::TOO_MANY_REQUESTS);
+            }
+        })
+    };
+    assert_one(&told_of(|limiter| limiter.layer(&ONE).into()), &parts);
+    assert_one(&told_of(|limiter| limiter.layer(&TEN).and(&ONE)), &parts);
+    // Other words than those that are kept.
+    assert_one(&told_of(|limiter| limiter.layer(&ONE).cost_with(|_| 1).into()), &parts);
+    assert_one(
+        &told_of(|limiter| limiter.layer(&ONE).on_refusal(OnRefusal::plain_text()).into()),
+        &parts,
+    );
+    // Meant so, or of one rule among others that have keys.
+    let meant: [fn(RateLimiter) -> RateLimitLayer<Several>; 3] = [
+        |limiter| limiter.layer(&ONE).key(global()).into(),
+        |limiter| limiter.layer(Rule::new(&TEN).key(ClientIp::peer())).and(&ONE),
+        |limiter| limiter.layer(&ONE).key_with(|head| head.method().as_str().to_owned()).into(),
+    ];
+    for layer in meant {
+        let lines = told_of(layer);
+        assert!(lines.is_empty(), "{lines:#?}");
+    }
 }
 
 // One limit with different numbers.

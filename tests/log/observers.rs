@@ -8,7 +8,7 @@ use std::future::ready;
 use http::{Request, Response};
 use tokio::runtime::Builder;
 use tollgate::clock::ManualClock;
-use tollgate::key::header;
+use tollgate::key::{global, header};
 use tollgate::limiter::Decision;
 use tollgate::middleware::Queue;
 use tollgate::observe::Trace;
@@ -89,8 +89,8 @@ fn the_span_of_a_request_has_the_decision_of_its_layer_and_its_shadow() {
 #[test]
 fn a_refusal_is_logged_once_by_the_layer_or_by_the_observer() {
     let limiter = traced();
-    let service = limiter.layer(&TWO).cost(2).layer(inner());
-    let shadow = limiter.layer(Rule::new(&TWO).shadow()).layer(inner());
+    let service = limiter.layer(&TWO).key(global()).cost(2).layer(inner());
+    let shadow = limiter.layer(&TWO).shadow().layer(inner());
     let lines = logged(Level::DEBUG, || {
         for _ in 0..2 {
             drop(at_once(service.clone().oneshot(Request::new(()))).unwrap());
@@ -112,7 +112,8 @@ fn trouble_is_a_warning_once_in_an_interval() {
     let lines = logged(Level::WARN, || {
         runtime.block_on(async {
             let limiter = paused().observe(Trace::new());
-            let layer = limiter.layer(&TENTHS).queue(Queue::new(SECOND).max_waiters(1));
+            let layer = limiter.layer(&TENTHS).key(global());
+            let layer = layer.queue(Queue::new(SECOND).max_waiters(1));
             for pause in [0, 0, 59, 1, 0] {
                 tokio::time::advance(SECOND * pause).await;
                 let ask = || layer.layer(inner()).oneshot(Request::new(()));

@@ -7,7 +7,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::StatusCode;
-use tollgate::key::{ClientIp, KeyExtractor, extension, header};
+use tollgate::key::{ClientIp, KeyExtractor, extension, global, header};
 use tollgate::middleware::{Admission, Meter, MissingKey};
 use tollgate::{Limit, MINUTE, Quota, RateLimitExt, Rule};
 use tollgate_testing::web::{self, serve};
@@ -148,8 +148,9 @@ fn an_extension_that_no_request_has_is_told_once_behind_401() {
 #[test]
 fn a_layer_before_the_routes_limits_only_404() {
     let one = Limit::new("one", Quota::token_bucket(1, MINUTE));
-    let early = Router::new().layer(fixed().layer(&one)).route("/", get(hello));
-    let late = Router::new().route("/", post(hello)).layer(fixed().layer(&one));
+    let layer = || fixed().layer(&one).key(global());
+    let early = Router::new().layer(layer()).route("/", get(hello));
+    let late = Router::new().route("/", post(hello)).layer(layer());
     let lines = told(async || {
         let to = serve(early).await;
         for _ in 0..3 {
@@ -183,7 +184,7 @@ fn the_guide_to_layers_quotes_the_log_as_it_is() {
     let (_, table) = guide.split_once("| level | line |").expect("the table of the lines");
     let rows = table.lines().skip(2).take_while(|row| row.starts_with('|'));
     let lines: Vec<_> = rows.filter_map(|row| row.split('"').nth(1)).collect();
-    assert_eq!(lines.len(), 12, "{lines:?}");
+    assert_eq!(lines.len(), 13, "{lines:?}");
     let missing: Vec<_> = lines.iter().filter(|line| !source.contains(**line)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }

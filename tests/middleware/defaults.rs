@@ -3,12 +3,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn};
+use axum::response::IntoResponse;
 use axum::routing::get;
+use axum::{Json, Router};
 use http::{HeaderValue, Response, StatusCode};
+use serde_json::json;
 use tollgate::backend::{CircuitBreaker, Fallback, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, ExactWait, RetryAfter};
@@ -361,4 +363,30 @@ async fn a_refusal_of_a_handler_has_the_exact_wait() {
         http::Response::builder().status(429).header("retry-after", "9").body("").unwrap()
     });
     assert_eq!(exact(routes(&limiter.on_refusal(own))).await, None);
+}
+
+/// What `into_response` makes is sent as it is; a stream that has to be waited for is not.
+#[tokio::test]
+async fn a_handler_may_return_what_axum_makes_of_a_value() {
+    let limiter = limiter(&ManualClock::new(START));
+    let json = OnRefusal::handler(|refused| {
+        (refused.status(), Json(json!({ "left": refused.snapshots()[0].remaining() })))
+            .into_response()
+    });
+    let stream = OnRefusal::handler(|refused| {
+        let never = futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+        (refused.status(), Body::from_stream(never)).into_response()
+    });
+    let bytes = OnRefusal::handler(|_| Response::new(b"busy".to_vec()));
+    let layered =
+        |words| get(async || "hello").rate_limit(limiter.layer(&EIGHTH).on_refusal(words));
+    let routes = Router::new().route("/json", layered(json)).route("/stream", layered(stream));
+    let server = serve(routes.route("/bytes", layered(bytes))).await;
+    let reply = ask(server, "/json").await;
+    assert_eq!(seen(&reply), (429, Some("\"eighth\";r=0;t=1"), Some("1")));
+    assert_eq!(reply.field("content-type"), Some("application/json"));
+    assert_eq!(reply.body, r#"{"left":0}"#);
+    let reply = ask(server, "/stream").await;
+    assert_eq!((reply.status.as_u16(), reply.body.as_str()), (429, ""));
+    assert_eq!(ask(server, "/bytes").await.body, "busy");
 }

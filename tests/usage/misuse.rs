@@ -38,14 +38,26 @@ const EXPLAINED: &[[&str; 4]] = &[
         "a cost after and()",
         "let layer = limiter.layer(&L).and(&L).cost(5);",
         "E0277",
-        "this layer has several rules, so it is not clear which of them gets the key or the cost",
+        "this layer has several rules, so it is not clear which of them this is for",
+    ],
+    [
+        "refund_if of several rules",
+        "let layer = limiter.layer(&L).and(&L).refund_if(|_| true);",
+        "E0277",
+        "set it on the rule",
+    ],
+    [
+        "a function that returns a layer, with one more rule",
+        "fn limits(limiter: &RateLimiter) -> RateLimitLayer { limiter.layer(&L).and(&L) }",
+        "E0308",
+        "RateLimitLayer<Several>",
     ],
     ["a text as a key", "limiter.layer(&L).key(\"x-user\");", "E0277", "`key::header(..)`"],
     [
         "a closure as a key",
         "limiter.layer(&L).key(|head: &Head<'_>| head.uri().path().to_owned());",
         "E0277",
-        "`key::from_fn(..)` around a closure",
+        "give a closure to `key_with`",
     ],
     [
         "a rate of zero",
@@ -79,9 +91,21 @@ const ERRORS: &[[&str; 3]] = &[
         "let permit = limiter.limit(&L).await?; permit.settle(1).await?; permit.refund().await?;",
         "E0382",
     ],
+    // The reference of `limit` names `into_owned`.
+    [
+        "a permit in a thread",
+        "let permit = limiter.limit(&L).await?; std::thread::spawn(move || drop(permit));",
+        "E0521",
+    ],
     ["a reservation as a permit", "limiter.limit(&L).reserve().await?.settle(1).await?;", "E0599"],
     // Layers.
-    ["refund_if of several rules", "limiter.layer(&L).refund_if(|_| true);", "E0599"],
+    // The words are the compiler's. With the type that it asks for, ours name `key_with`.
+    [
+        "a closure as a key, untyped",
+        "limiter.layer(&L).key(|head| head.uri().to_string());",
+        "E0282",
+    ],
+    ["a number below zero of proxies", "ClientIp::x_forwarded_for(-1);", "E0277"],
     ["a quota as a rule", "let layer = limiter.layer(QUOTA);", "E0277"],
 ];
 
@@ -92,6 +116,7 @@ const WARNINGS: &[[&str; 3]] = &[
     ["limit().await", "limiter.limit(&L).await;", "`Result` that must be used"],
     ["peek().await", "limiter.peek(&L).await;", "`Result` that must be used"],
     ["reset().await", "limiter.reset(&L).await;", "`Result` that must be used"],
+    ["now()", "limiter.limit(&L).now();", "`Result` that must be used"],
     ["settle().await", "limiter.limit(&L).await?.settle(1).await;", "`Result` that must be used"],
     // Calls that are not awaited.
     ["limit()", "limiter.limit(&L);", "nothing is asked until it is awaited"],
@@ -135,6 +160,7 @@ const FINE: &[&str] = &[
     "limiter.limit(&L).key(peer.ip()).await?;",
     "if limiter.limit(&L).await.is_ok() {}",
     "if let Err(refused) = limiter.limit(&L).await { return Err(refused); }",
+    "let permit = limiter.limit(&L).key(user).cost(2).now()?; drop(permit);",
     "let _permit = limiter.limit(&L).key((user, 7)).and(&L).await?;",
     "limiter.limit(&L).cost(5).await?.settle(3).await?;",
     "limiter.limit(&L).await?.refund().await?;",
@@ -147,6 +173,18 @@ const FINE: &[&str] = &[
     "drop(limiter.layer(Rule::new(&L).key(header(\"x-user\")).refund_if(|_| true)).and(&L));",
     "drop(route.rate_limit(limiter.layer(&L).cost(2)));",
     "limiter.drain(SECOND);",
+    "let permit = limiter.limit(&L).await?.into_owned(); std::thread::spawn(move || drop(permit));",
+    // Each option of a rule, on a layer of one.
+    "drop(limiter.layer(&L).key_with(|head| head.uri().path().to_owned()).cost_with(|_| 2));",
+    "drop(limiter.layer(&L).only_methods([]).only_if(|head| head.uri().path() != \"/\"));",
+    "drop(limiter.layer(&L).missing_key(middleware::MissingKey::Exempt).limit_with(|_| Some(L)));",
+    "drop(limiter.layer(&L).refund_if(|response| response.is_success()).reset_if(|_| false));",
+    "let half = middleware::Portion::percent(50); drop(limiter.layer(&L).sample(half).enforce(half));",
+    "drop(limiter.layer(&L).shadow().expose());",
+    "drop(ClientIp::x_forwarded_for([\"10.0.0.0/8\", \"fd00::/8\"]));",
+    "drop(ClientIp::forwarded(1));",
+    "drop(ClientIp::header(\"x-real-ip\", [\"10.0.0.1\"]));",
+    "if let Err(error) = limiter.limit(&L).await && matches!(error.kind(), limiter::Outcome::Refused) {}",
 ];
 
 /// What every snippet has at hand.

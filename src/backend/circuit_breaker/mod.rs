@@ -196,6 +196,10 @@ impl<B: Backend> Backend for CircuitBreaker<B> {
         self.inner.charges_several()
     }
 
+    fn answers_at_once(&self) -> bool {
+        self.inner.answers_at_once()
+    }
+
     /// Asks the store while the breaker is closed, and counts as neither success nor failure: a
     /// list takes longer than a decision, and may be late where decisions are not.
     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {

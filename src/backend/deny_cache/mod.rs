@@ -320,6 +320,10 @@ impl<B: Backend> Backend for DenyCache<B> {
         self.inner.charges_several()
     }
 
+    fn answers_at_once(&self) -> bool {
+        self.inner.answers_at_once()
+    }
+
     /// Asks the store, as a [peek](crate::RateLimiter::peek) does.
     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
         self.inner.debtors(query)

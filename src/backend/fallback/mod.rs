@@ -267,6 +267,10 @@ impl<B: Backend, L: Backend> Backend for Fallback<B, L> {
         self.store.charges_several() && self.local.charges_several()
     }
 
+    fn answers_at_once(&self) -> bool {
+        self.store.answers_at_once() && self.local.answers_at_once()
+    }
+
     /// Asks the store alone, and fails while it does.
     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
         self.store.debtors(query)

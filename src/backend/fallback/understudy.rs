@@ -33,6 +33,10 @@ impl<L: Backend> Understudy<L> {
         self.store.charges_several()
     }
 
+    pub(super) fn answers_at_once(&self) -> bool {
+        self.store.answers_at_once()
+    }
+
     pub(super) fn admitted(&self) -> u64 {
         self.admitted.load(Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! How many buckets are in debt or blocked. The store keeps fingerprints, so it cannot name them.
+//! How many buckets are in debt or blocked. The store keeps fingerprints, so it cannot name them, unless
+//! it keeps [names](super::names).
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;

@@ -8,7 +8,7 @@
 //! | `fingerprint`, `table`, `quota_table` | a bucket's name as a hash, its slot, and its quota |
 //! | `eviction`, `rank` | which bucket goes when a shard is full |
 //! | `several`, `several_charges`, `lock_set` | calls on several buckets |
-//! | `debtors` | how many buckets are in debt or blocked |
+//! | `debtors`, `names` | how many buckets are in debt or blocked; which, if the store keeps keys |
 //! | `line`, `lines`, `waiter`, `waiting` | requests that wait for a bucket |
 //! | `dump`, `shard_copy`, `shard_load` | all buckets as bytes, for the next process |
 //!
@@ -38,6 +38,7 @@ mod fingerprint;
 mod line;
 mod lines;
 mod lock_set;
+mod names;
 mod quota_table;
 mod rank;
 mod several;
@@ -64,6 +65,7 @@ use parking_lot::{Mutex, MutexGuard};
 use self::clock_source::ClockSource;
 pub use self::dump::DumpError;
 use self::fingerprint::{Fingerprint, Hasher};
+use self::names::Names;
 use self::shard::Shard;
 use self::shard_charges::LookupMiss;
 use self::shards::Shards;
@@ -118,6 +120,8 @@ pub struct Memory {
     floor: Timestamp,
     /// Held while the store is saved to a file.
     saving: Mutex<()>,
+    /// The names of its buckets, if it keeps keys.
+    names: Option<Box<Names>>,
 }
 
 impl Memory {
@@ -136,6 +140,7 @@ impl Memory {
             max_keys: Self::MAX_KEYS,
             floor: Timestamp::from_micros(i64::MIN),
             saving: Mutex::new(()),
+            names: None,
         }
     }
 
@@ -176,6 +181,37 @@ impl Memory {
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = ClockSource::Other(Arc::new(clock)).not_before(self.floor);
+        self
+    }
+
+    /// Keeps the keys of its buckets, so that [`debtors`](crate::RateLimiter::debtors) lists which keys
+    /// are in debt or blocked, and not only how many.
+    ///
+    /// A bucket then takes some 150 bytes more, and its key if that is longer than 38 bytes. Decisions
+    /// about known buckets cost the same; each new bucket takes a lock that all of them share. The keys
+    /// may be personal data. They are not part of what is [saved](Self::save_to): a bucket that was
+    /// loaded is on the list once it is penalized, blocked, settled or reserved from.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::backend::Memory;
+    /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
+    ///
+    /// const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::RateLimited> {
+    /// let limiter = RateLimiter::new(Memory::new().keep_keys());
+    /// limiter.block(&LOGIN, HOUR).key("mallory").await?;
+    /// let page = limiter.debtors(&LOGIN).await?.into_page().unwrap();
+    /// assert_eq!(page.debtors()[0].key().to_string(), "mallory");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn keep_keys(mut self) -> Self {
+        self.names.get_or_insert_default();
         self
     }
 
@@ -282,7 +318,9 @@ impl Memory {
             Ok(charged) => charged,
             // The guard goes along. Between this search and the charge, no other call can store the
             // bucket.
-            Err(unknown) => return Err(UnknownBucket { shard, print, now, unknown }),
+            Err(unknown) => {
+                return Err(UnknownBucket { memory: self, shard, print, now, unknown });
+            }
         };
         let mark = shard.mark;
         drop(shard);
@@ -308,7 +346,13 @@ impl Memory {
         &self,
         charges: impl Iterator<Item = Result<Charge<'c>, E>> + Clone,
     ) -> Result<Applied, E> {
-        several_charges::charge_all(&self.shards, &self.hasher, charges, || self.now())
+        let named = charges.clone();
+        let applied =
+            several_charges::charge_all(&self.shards, &self.hasher, charges, || self.now())?;
+        if self.names.is_some() {
+            named.filter_map(Result::ok).for_each(|charge| self.keep_names(charge.ids()));
+        }
+        Ok(applied)
     }
 
     /// Charges several buckets. Not inlined, so that a charge on one has a small stack frame.
@@ -326,6 +370,7 @@ impl Memory {
 
 /// A bucket that is new or was stored for another quota, with its shard, which is still locked.
 pub(crate) struct UnknownBucket<'m> {
+    memory: &'m Memory,
     shard: MutexGuard<'m, Shard>,
     print: Fingerprint,
     now: Timestamp,
@@ -336,11 +381,12 @@ impl UnknownBucket<'_> {
     /// Decides the charge for which the bucket was searched.
     #[cold]
     pub(crate) fn charge(self, charge: &Charge<'_>) -> Applied {
-        let Self { mut shard, print, now, unknown } = self;
+        let Self { memory, mut shard, print, now, unknown } = self;
         let (charged, kept) = shard.charge_unknown(print, unknown, charge, now);
         let (wakeups, mark) = (shard.take_wakeups(), shard.mark);
         drop(shard);
         wakeups.unwrap_or_default().run();
+        memory.keep_names(charge.ids());
         let reading = Reading::from_charged(charge, &charged).with_mark(mark);
         Applied::one(now, reading).with_remarks(kept)
     }
@@ -374,7 +420,9 @@ impl Backend for Memory {
 
     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         let now = || self.now();
-        Answer::Ready(Ok(several::adjust_all(&self.shards, &self.hasher, adjustments, now)))
+        let applied = several::adjust_all(&self.shards, &self.hasher, adjustments, now);
+        self.keep_names(adjustments.iter().map(Adjustment::id));
+        Answer::Ready(Ok(applied))
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
@@ -382,8 +430,15 @@ impl Backend for Memory {
         Answer::Ready(Ok(()))
     }
 
-    /// Answers a [`Count`](DebtorReport::Count): it keeps no keys.
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
+    /// Answers a [`Count`](DebtorReport::Count), unless it [keeps keys](Self::keep_keys).
     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
+        if let Some(names) = &self.names {
+            return Answer::Ready(self.list_debtors(names, query).map(DebtorReport::Page));
+        }
         let count = debtors::count_debtors(&self.shards, query, || self.now());
         Answer::Ready(count.map(DebtorReport::Count))
     }

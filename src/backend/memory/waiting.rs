@@ -21,7 +21,10 @@ impl Memory {
         charges: &[Charge<'_>],
         waiter: impl FnOnce() -> Arc<LineWaiter>,
     ) -> (Applied, Option<LineTicket>) {
-        several::reserve_all(&self.shards, &self.hasher, charges, waiter, || self.now())
+        let now = || self.now();
+        let reserved = several::reserve_all(&self.shards, &self.hasher, charges, waiter, now);
+        self.keep_names(charges.iter().flat_map(Charge::ids));
+        reserved
     }
 
     /// Removes a waiter from its lines. `refunds` gives back all that it has taken; those are made

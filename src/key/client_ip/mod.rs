@@ -18,6 +18,7 @@ mod proxies;
 mod setup_warnings;
 mod source;
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::HeaderName;
@@ -90,13 +91,17 @@ impl ClientIp {
     /// An entry is an IPv4 or IPv6 address, with or without brackets and port; zones (`%eth0`) are
     /// dropped.
     ///
+    /// # Panics
+    ///
+    /// If a text is given that is not a network; [`Networks::try_new`] returns an error instead.
+    ///
     /// # Examples
     ///
     /// ```
     /// use std::net::{IpAddr, SocketAddr};
-    /// use tollgate::key::{ClientIp, Head, Networks};
+    /// use tollgate::key::{ClientIp, Head};
     ///
-    /// let client = ClientIp::x_forwarded_for(Networks::new(["10.0.0.0/8"]));
+    /// let client = ClientIp::x_forwarded_for(["10.0.0.0/8"]);
     ///
     /// // The load balancer at 10.0.0.1 has appended what it saw to what the client made up.
     /// let request = http::Request::builder().header("x-forwarded-for", "192.0.2.99, 203.0.113.7");
@@ -110,8 +115,9 @@ impl ClientIp {
     /// ```
     #[doc(alias("x-forwarded-for", "X-Forwarded-For", "trust proxy", "XFF"))]
     #[must_use]
-    pub fn x_forwarded_for(trusted: impl Into<Proxies>) -> Self {
-        Self::from_source(AddressSource::XForwardedFor(trusted.into()))
+    #[track_caller]
+    pub fn x_forwarded_for(trusted: impl TryInto<Proxies, Error: fmt::Display>) -> Self {
+        Self::from_source(AddressSource::XForwardedFor(valid(trusted)))
     }
 
     /// The address that trusted proxies have written into `Forwarded` (RFC 7239), in the parameter
@@ -121,22 +127,27 @@ impl ClientIp {
     /// at a name that hides the address (`_hidden`), at an element without `for`, and at an element
     /// that breaks the grammar, such as an IPv6 address without quotes.
     ///
+    /// # Panics
+    ///
+    /// Like [`x_forwarded_for`](Self::x_forwarded_for).
+    ///
     /// # Examples
     ///
     /// ```
     /// use std::net::{IpAddr, SocketAddr};
-    /// use tollgate::key::{ClientIp, Head, Proxies};
+    /// use tollgate::key::{ClientIp, Head};
     ///
     /// let field = "for=\"[2001:db8:cafe::17]:4711\";proto=https";
     /// let mut request = http::Request::builder().header("forwarded", field).body(()).unwrap();
     /// request.extensions_mut().insert(SocketAddr::from(([10, 0, 0, 1], 5123)));
     ///
-    /// let address = ClientIp::forwarded(Proxies::hops(1)).address(&Head::new(&request));
+    /// let address = ClientIp::forwarded(1).address(&Head::new(&request));
     /// assert_eq!(address, Ok("2001:db8:cafe::17".parse::<IpAddr>().unwrap()));
     /// ```
     #[must_use]
-    pub fn forwarded(trusted: impl Into<Proxies>) -> Self {
-        Self::from_source(AddressSource::Forwarded(trusted.into()))
+    #[track_caller]
+    pub fn forwarded(trusted: impl TryInto<Proxies, Error: fmt::Display>) -> Self {
+        Self::from_source(AddressSource::Forwarded(valid(trusted)))
     }
 
     /// The address in a header field if the peer is in one of these networks, else that of the
@@ -149,23 +160,23 @@ impl ClientIp {
     ///
     /// # Panics
     ///
-    /// If `name` is not a valid name of a header field.
+    /// If `name` is not a valid name of a header field, or if a text is given that is not a network.
     ///
     /// # Examples
     ///
     /// ```
-    /// use tollgate::key::{ClientIp, Networks};
+    /// use tollgate::key::ClientIp;
     ///
     /// // In production, all networks of the edge.
-    /// let edge = Networks::new(["173.245.48.0/20", "2400:cb00::/32"]);
+    /// let edge = ["173.245.48.0/20", "2400:cb00::/32"];
     /// let client = ClientIp::header("cf-connecting-ip", edge);
     /// # drop(client);
     /// ```
     #[doc(alias("cf-connecting-ip", "true-client-ip", "fly-client-ip", "x-real-ip", "Cloudflare"))]
     #[must_use]
     #[track_caller]
-    pub fn header(name: &str, set_by: Networks) -> Self {
-        Self::from_header(header_name(name), set_by)
+    pub fn header(name: &str, set_by: impl TryInto<Networks, Error: fmt::Display>) -> Self {
+        Self::from_header(header_name(name), valid(set_by))
     }
 
     pub(crate) fn from_header(name: HeaderName, set_by: Networks) -> Self {
@@ -250,6 +261,19 @@ impl KeyExtractor for ClientIp {
 
     fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
         setup_warnings::find_warning(&self.source, head, self.address(head).ok()?)
+    }
+}
+
+/// The networks or proxies that are given.
+///
+/// # Panics
+///
+/// If they are texts that cannot be read.
+#[track_caller]
+fn valid<T>(given: impl TryInto<T, Error: fmt::Display>) -> T {
+    match given.try_into() {
+        Ok(valid) => valid,
+        Err(error) => panic!("{error}"),
     }
 }
 

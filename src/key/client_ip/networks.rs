@@ -102,6 +102,15 @@ impl Networks {
     }
 }
 
+/// Reads texts as [`Networks::try_new`] does.
+impl<T: AsRef<str>, const N: usize> TryFrom<[T; N]> for Networks {
+    type Error = NetworkError;
+
+    fn try_from(networks: [T; N]) -> Result<Self, NetworkError> {
+        Self::try_new(networks)
+    }
+}
+
 /// Collects networks that are parsed already.
 impl FromIterator<IpNet> for Networks {
     fn from_iter<I: IntoIterator<Item = IpNet>>(networks: I) -> Self {

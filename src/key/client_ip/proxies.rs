@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::networks::Networks;
+use super::networks::{NetworkError, Networks};
 
 /// The proxies that are trusted: those in some networks, or a number of hops.
 ///
@@ -11,9 +11,16 @@ use super::networks::Networks;
 /// ```
 /// use tollgate::key::{ClientIp, Networks, Proxies};
 ///
-/// let ours = ClientIp::x_forwarded_for(Networks::new(["10.0.0.0/8", "fd00::/8"]));
-/// let one_load_balancer = ClientIp::forwarded(Proxies::hops(1));
+/// // Networks as texts, or a number of hops, will do where proxies are expected.
+/// let ours = ClientIp::x_forwarded_for(["10.0.0.0/8", "fd00::/8"]);
+/// let one_load_balancer = ClientIp::forwarded(1);
 /// # drop((ours, one_load_balancer));
+///
+/// // Texts from a configuration, without a panic.
+/// let configured = Networks::try_new("10.0.0.0/8, fd00::/8".split(','))?;
+/// let configured = ClientIp::x_forwarded_for(Proxies::networks(configured));
+/// # drop(configured);
+/// # Ok::<(), tollgate::key::NetworkError>(())
 /// ```
 #[doc(alias("trust proxy", "trusted proxies"))]
 #[derive(Clone, Debug)]
@@ -78,5 +85,21 @@ impl Proxies {
 impl From<Networks> for Proxies {
     fn from(networks: Networks) -> Self {
         Self::networks(networks)
+    }
+}
+
+/// Trusts [so many hops](Proxies::hops).
+impl From<usize> for Proxies {
+    fn from(hops: usize) -> Self {
+        Self::hops(hops)
+    }
+}
+
+/// Reads the networks as [`Networks::try_new`] does.
+impl<T: AsRef<str>, const N: usize> TryFrom<[T; N]> for Proxies {
+    type Error = NetworkError;
+
+    fn try_from(networks: [T; N]) -> Result<Self, NetworkError> {
+        Networks::try_from(networks).map(Self::from)
     }
 }

@@ -601,6 +601,59 @@ async fn a_link_leads_to_its_key_whatever_that_is() {
     }
 }
 
+#[tokio::test]
+async fn memory_lists_the_keys_that_it_was_told_to_keep() {
+    let limiter = RateLimiter::new(Memory::new().keep_keys());
+    let server = serve(app(&limiter)).await;
+    limiter.block(&LOGIN, DAY).key("mallory").await.unwrap();
+    limiter.penalize(&LOGIN, 20).key(("acme", 7)).await.unwrap();
+    let list = async || {
+        let reply = send(server, Method::GET, "/admin/limits/login", &[]).await;
+        let page = read(&reply);
+        let key = |one: &Value| format!("{} {}", one["key"], one["href"]).replace('"', "");
+        let mut keys: Vec<_> = page["debtors"].as_array().unwrap().iter().map(key).collect();
+        keys.sort_unstable();
+        keys
+    };
+    assert_eq!(list().await, ["acme|n=7 login/acme%7Cn%3D7", "mallory login/mallory"]);
+    let reply = send(server, Method::DELETE, "/admin/limits/login/mallory", &[]).await;
+    assert_eq!(reply.status, 204);
+    assert_eq!(list().await, ["acme|n=7 login/acme%7Cn%3D7"]);
+}
+
+/// A gateway that passes `/admin/` never passes `/admin`, where `nest("/admin", ..)` would have the
+/// first page.
+#[tokio::test]
+async fn each_page_is_found_behind_a_gateway_that_passes_a_path_with_a_slash() {
+    static KEYS: [&str; 1] = ["alice"];
+    let limiter = RateLimiter::new(Listing(Memory::new(), &KEYS));
+    let routes = || admin(&limiter, [&LOGIN]).without_authentication();
+    // Where it is mounted, where it is found, and what the gateway takes off.
+    for (app, first, taken_off) in [
+        (Router::new().nest("/admin/", routes()), "/admin/", ""),
+        (Router::new().nest("/admin/limits", routes()), "/admin/limits", ""),
+        (routes(), "/admin/", "/admin"),
+        (Router::new().nest("/limits", routes()), "/admin/limits", "/admin"),
+    ] {
+        let server = serve(app).await;
+        let get = async |path: &str| {
+            assert!(path.starts_with("/admin/"), "{path} is not passed");
+            let path = path.strip_prefix(taken_off).unwrap();
+            let reply = send(server, Method::GET, path, &[]).await;
+            assert_eq!(reply.status, 200, "{path}: {}", reply.body);
+            read(&reply)
+        };
+        // As a browser follows a relative link.
+        let follow = |from: &str, page: &Value| {
+            let (folder, _) = from.rsplit_once('/').unwrap();
+            format!("{folder}/{}", page["href"].as_str().unwrap())
+        };
+        let limit = follow(first, &get(first).await["limits"][0]);
+        let key = follow(&limit, &get(&limit).await["debtors"][0]);
+        assert_eq!(get(&key).await["key"], "alice", "{key}");
+    }
+}
+
 #[test]
 #[should_panic = "two limits have the name `login`"]
 fn two_limits_of_one_name_are_a_mistake() {

@@ -15,3 +15,9 @@ mod memory_on_a_clock_that_is_set {
 
     tollgate_conformance::conformance!(|clock| Memory::new().clock(clock));
 }
+
+mod memory_with_keys {
+    use tollgate::backend::Memory;
+
+    tollgate_conformance::conformance!(|clock| Memory::new().keep_keys().clock(clock));
+}

@@ -1,0 +1,181 @@
+//! The names of buckets, for a store that is asked to [keep keys](Memory::keep_keys): they list which
+//! keys are in debt.
+//!
+//! # Design
+//!
+//! A table has no names, and a charge on a known bucket does not look for one. So a name is kept when
+//! its bucket may be new, after the call that stored it and outside of the locks of the shards.
+//! **Each bucket that is stored has its name here**, at the latest when that call returns.
+//!
+//! A bucket goes without telling. So each name that is kept looks after the next two in turn, and
+//! forgets those whose buckets are gone: at the end of each round, at most as many names are left over
+//! as there are buckets.
+
+use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::Memory;
+use crate::backend::charge::BucketId;
+use crate::backend::owned::OwnedBucketId;
+use crate::backend::{
+    BackendError, BucketRecord, DebtorBucket, DebtorCursor, DebtorPage, DebtorQuery, Key, StoredKey,
+};
+use crate::clock::Timestamp;
+
+#[derive(Default)]
+pub(super) struct Names(Mutex<KnownNames>);
+
+#[derive(Default)]
+struct KnownNames {
+    /// In order, so that a list can go on behind any of them. A list finds the first name of a limit by
+    /// the least key.
+    all: BTreeSet<Arc<OwnedBucketId>>,
+    /// The name that was looked after last.
+    last: Option<Arc<OwnedBucketId>>,
+}
+
+/// So many names are looked after for each one that is kept.
+const SWEPT: usize = 2;
+
+/// A page looks at so many names: for a fraction of a millisecond.
+const MAX_LOOKS: usize = 1_024;
+
+impl Memory {
+    /// Keeps the names of buckets that a call may have stored.
+    pub(super) fn keep_names<'i>(&self, ids: impl Iterator<Item = BucketId<'i>>) {
+        let Some(names) = &self.names else { return };
+        for id in ids.filter(|id| self.record(*id).is_some()) {
+            let mut known = names.0.lock();
+            known.all.insert(Arc::new(id.into_owned()));
+            for _ in 0..SWEPT {
+                known.sweep(|id| self.record(id).is_some());
+            }
+        }
+    }
+
+    /// What is stored of a bucket, and the time of the look.
+    fn record(&self, id: BucketId<'_>) -> Option<(BucketRecord, Timestamp)> {
+        let print = self.hasher.fingerprint(id);
+        let shard = self.shards.shard_of(print).lock();
+        let slot = shard.table.get(shard.table.find(print.tag())?)?;
+        let numbers = shard.quotas.get(slot.quota()?)?;
+        Some((BucketRecord::new(numbers, slot.state()), self.now()))
+    }
+
+    /// A page of the buckets that a query is for.
+    pub(super) fn list_debtors(
+        &self,
+        names: &Names,
+        query: &DebtorQuery,
+    ) -> Result<DebtorPage<DebtorBucket>, BackendError> {
+        let limit = query.limit();
+        let after = match query.get_after() {
+            None => None,
+            Some(cursor) => Some(
+                read_cursor(limit, cursor)
+                    .ok_or_else(|| BackendError::unknown_cursor("memory", cursor))?,
+            ),
+        };
+        let looks = names.0.lock().of_limit(limit, after.as_ref());
+        let mut at = self.now();
+        let mut found = Vec::new();
+        for name in &looks {
+            if let Some((record, now)) = self.record(name.as_id()) {
+                at = at.max(now);
+                found.push((name, record));
+            }
+        }
+        // All at the time of the last look, as the page has one time.
+        let (mut debtors, mut last) = (Vec::new(), None);
+        for (name, record) in found {
+            let id = name.as_id();
+            let key = StoredKey::Key(id.key().clone());
+            debtors.extend(query.debtor(key, id.shard_index(), &record, at));
+            if debtors.len() >= query.get_max() {
+                last = Some(name);
+                break;
+            }
+        }
+        let is_full = looks.len() >= MAX_LOOKS;
+        let last = last.or_else(|| looks.last().filter(|_| is_full));
+        Ok(DebtorPage::new(at, debtors, last.map(|name| cursor_at(name.as_id()))))
+    }
+}
+
+impl KnownNames {
+    /// Looks after the next name, and forgets it if its bucket is gone.
+    fn sweep(&mut self, is_stored: impl Fn(BucketId<'_>) -> bool) {
+        let next = match &self.last {
+            None => self.all.first(),
+            Some(last) => self.all.range::<Arc<_>, _>((Excluded(last), Unbounded)).next(),
+        };
+        // Behind the last one, the next sweep begins anew.
+        self.last = next.cloned();
+        if let Some(name) = &self.last
+            && !is_stored(name.as_id())
+        {
+            self.all.remove(name);
+        }
+    }
+
+    /// The next names of a limit, behind one of them or from the first one on.
+    fn of_limit(&self, limit: &str, after: Option<&OwnedBucketId>) -> Vec<Arc<OwnedBucketId>> {
+        let first = BucketId::new(limit, &Key::GLOBAL).into_owned();
+        let names = match after {
+            None => self.all.range::<OwnedBucketId, _>(&first..),
+            Some(after) => self.all.range::<OwnedBucketId, _>((Excluded(after), Unbounded)),
+        };
+        let names = names.take_while(|name| name.as_id().limit() == limit);
+        names.take(MAX_LOOKS).cloned().collect()
+    }
+}
+
+fn cursor_at(id: BucketId<'_>) -> DebtorCursor {
+    DebtorCursor::new(format!("{}.{}", id.shard_index(), id.key().to_text()))
+}
+
+fn read_cursor(limit: &str, cursor: &DebtorCursor) -> Option<OwnedBucketId> {
+    let (shard, key) = cursor.as_str().split_once('.')?;
+    let key = Key::from_text(key).ok()?;
+    Some(BucketId::new(limit, &key).shard(shard.parse().ok()?).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::charge::Charge;
+    use crate::backend::{Answer, Backend as _};
+    use crate::clock::ManualClock;
+    use crate::limiter::Limit;
+    use crate::quota::{HOUR, MINUTE, Quota};
+
+    static LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+
+    fn take(memory: &Memory, key: u64) {
+        let key = Key::from(key);
+        let units = LOGIN.bucket().units(1).unwrap();
+        let charge = Charge::take(LOGIN.bucket_of(&key), LOGIN.bucket(), units);
+        assert!(matches!(memory.apply(&[charge]), Answer::Ready(Ok(_))));
+    }
+
+    /// Buckets that are evicted, and buckets that are full again.
+    #[test]
+    fn names_of_buckets_that_are_gone_are_forgotten() {
+        let clock = ManualClock::new(Timestamp::UNIX_EPOCH);
+        let kept = |memory: &Memory| memory.names.as_ref().unwrap().0.lock().all.len();
+        let memory = Memory::new().max_keys(1_000).keep_keys().clock(clock.clone());
+        (0..8_000).for_each(|key| take(&memory, key));
+        let (names, buckets) = (kept(&memory), memory.len());
+        assert!((buckets..=buckets * 2 + 2).contains(&names), "{names} names of {buckets}");
+        let memory = Memory::new().max_keys(4_000).keep_keys().clock(clock.clone());
+        for key in 0..8_000 {
+            take(&memory, key);
+            clock.advance(MINUTE);
+        }
+        let (names, buckets) = (kept(&memory), memory.len());
+        assert!(memory.evicted() == 0 && names <= buckets * 2 + 2, "{names} names of {buckets}");
+    }
+}
