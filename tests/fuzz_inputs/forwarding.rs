@@ -13,7 +13,7 @@ use tollgate_testing::fuzz::bytes::{blanks, draws_each, fields};
 use tollgate_testing::fuzz::field::{Field, unescaped};
 use tollgate_testing::fuzz::seeds::{Seed, seeds};
 
-use super::forwarding_reference::{Trusted, reference, reference_node, unembedded};
+use super::forwarding_reference::{Trusted, reference, reference_listed, unembedded};
 
 const WORDS: [&str; 44] = [
     "for=",
@@ -241,7 +241,7 @@ proptest! {
             [line] if ours().contains(ip(peer)) => std::str::from_utf8(line.trim_ascii()).ok(),
             _ => None,
         };
-        let wanted = named.and_then(|text| reference_node(text, false)).unwrap_or(ip(peer));
+        let wanted = named.and_then(reference_listed).unwrap_or(ip(peer));
         prop_assert_eq!(read(&field), unembedded(wanted));
         prop_assert_eq!(read(&field), read(&field.padded(before, after)));
     }

@@ -62,7 +62,7 @@ fn reference_element(element: &[u8]) -> Option<IpAddr> {
     }
 }
 
-pub(crate) fn reference_node(text: &str, is_forwarded: bool) -> Option<IpAddr> {
+fn reference_node(text: &str, is_forwarded: bool) -> Option<IpAddr> {
     let zoneless = |text: &str| match text.split_once('%') {
         Some((before, zone)) if !zone.is_empty() => before.to_owned(),
         _ => text.to_owned(),
@@ -93,16 +93,28 @@ pub(crate) fn reference_node(text: &str, is_forwarded: bool) -> Option<IpAddr> {
     host.parse::<Ipv4Addr>().ok().map(IpAddr::from)
 }
 
+/// An address in a list, or alone in a field, which may be a quoted string.
+pub(crate) fn reference_listed(text: &str) -> Option<IpAddr> {
+    let is_quoted = text.len() > 1 && text.starts_with('"') && text.ends_with('"');
+    reference_node(if is_quoted { &text[1..text.len() - 1] } else { text }, false)
+}
+
 /// The hops of a line, nearest first, up to the first that is malformed.
 fn reference_hops(field: &str, line: &[u8]) -> Vec<Option<IpAddr>> {
     if field != "forwarded" {
         let entries = line.split(|&byte| byte == b',').rev().map(|entry| entry.trim_ascii());
-        return entries.map(|entry| reference_node(str::from_utf8(entry).ok()?, false)).collect();
+        let members = entries.filter(|entry| !entry.is_empty());
+        return members.map(|entry| reference_listed(str::from_utf8(entry).ok()?)).collect();
     }
     // The last element is the shortest end of the line that is a whole element.
     let commas = line.iter().enumerate().rev().filter(|&(_, &byte)| byte == b',');
     let starts = commas.map(|(at, _)| at + 1).chain([0]);
     for start in starts {
+        if line[start..].trim_ascii().is_empty() {
+            // An empty member, or an empty line.
+            let comma = start.checked_sub(1);
+            return comma.map_or_else(Vec::new, |comma| reference_hops(field, &line[..comma]));
+        }
         if let Some(address) = reference_element(line[start..].trim_ascii()) {
             let mut hops = vec![Some(address)];
             if let Some(comma) = start.checked_sub(1) {

@@ -61,6 +61,9 @@ fn an_entry_of_x_forwarded_for_is_an_address_with_or_without_port() {
         ("[fe80::7%25eth0]:80", "fe80::7"),
         ("::ffff:203.0.113.7", "203.0.113.7"),
         ("[::ffff:203.0.113.7]:80", "203.0.113.7"),
+        // A quoted string, as in other lists (RFC 9110, section 5.6.4).
+        ("\"203.0.113.7\"", "203.0.113.7"),
+        ("\"[2001:db8::7]:80\"", "2001:db8::7"),
     ] {
         let request = request("10.0.0.1", "x-forwarded-for", &[entry]);
         assert_eq!(found(&by("x-forwarded-for", ours()), &request), ip(address), "{entry:?}");
@@ -85,7 +88,14 @@ fn a_text_that_programs_read_differently_is_no_address() {
         "203.0.113.7 203.0.113.8",
         "203.0.113.7%eth0",
         "[203.0.113.7]:80",
-        "\"203.0.113.7\"",
+        "\"203.0.113.7",
+        "203.0.113.7\"",
+        "\"\"203.0.113.7\"\"",
+        "\" 203.0.113.7\"",
+        "\"203.0.113.\\7\"",
+        "\"203.0.113.7, 203.0.113.7\"",
+        "\"",
+        "\"\"",
         "2001:db8::7::1",
         "2001:db8::7%",
         "[2001:db8::7",
@@ -196,7 +206,7 @@ fn all_field_lines_are_one_list() {
 
 #[test]
 fn an_unreadable_hop_ends_the_walk_at_the_last_trusted_hop() {
-    for broken in ["unknown", "_hidden", "", "garbage", "1.2.3"] {
+    for broken in ["unknown", "_hidden", "garbage", "1.2.3"] {
         for trusted in [ours().into(), Proxies::hops(9)] {
             let hops = format!("203.0.113.7, {broken}, 10.0.0.2, 10.0.0.3");
             walks("10.0.0.1", &hops, trusted.clone(), "10.0.0.2");
@@ -205,6 +215,24 @@ fn an_unreadable_hop_ends_the_walk_at_the_last_trusted_hop() {
             walks("10.0.0.1", &format!("203.0.113.7, {broken}"), trusted, "10.0.0.1");
         }
     }
+}
+
+/// RFC 9110, section 5.6.1: a recipient ignores empty members of a list. A line may have none at all.
+#[test]
+fn empty_members_of_the_list_are_no_hops() {
+    for hops in [
+        "203.0.113.7, , 10.0.0.2,",
+        ",203.0.113.7,,,10.0.0.2 /  / , ,",
+        "203.0.113.7 / , / 10.0.0.2",
+        "198.51.100.9, , 203.0.113.7, \t , 10.0.0.2",
+    ] {
+        walks("10.0.0.1", hops, ours(), "203.0.113.7");
+        walks("10.0.0.1", hops, Proxies::hops(2), "203.0.113.7");
+    }
+    walks("10.0.0.1", " , / ,", Proxies::hops(9), "10.0.0.1");
+    // An element with nothing but a separator of pairs is malformed, and none that is empty.
+    let request = request("10.0.0.1", "forwarded", &["for=203.0.113.7, ;"]);
+    assert_eq!(found(&by("forwarded", ours()), &request), ip("10.0.0.1"));
 }
 
 #[test]
@@ -253,6 +281,7 @@ fn an_edge_s_own_field_is_believed_from_the_edge_only() {
         ("173.245.48.5", &["2001:db8::7"][..], "2001:db8::7"),
         ("::ffff:173.245.48.5", &[" 203.0.113.7:80 "], "203.0.113.7"),
         ("198.51.100.5", &["203.0.113.7"], "198.51.100.5"),
+        ("173.245.48.5", &["\"203.0.113.7\""], "203.0.113.7"),
         // An edge that overwrites leaves one value, and one that is an address.
         ("173.245.48.5", &["203.0.113.7", "203.0.113.8"], "173.245.48.5"),
         ("173.245.48.5", &["203.0.113.7", "203.0.113.7"], "173.245.48.5"),
@@ -263,6 +292,28 @@ fn an_edge_s_own_field_is_believed_from_the_edge_only() {
     ] {
         let request = request(peer, "cf-connecting-ip", lines);
         assert_eq!(found(&edge(), &request), ip(wanted), "{peer}: {lines:?}");
+    }
+}
+
+/// The peer alone is looked at. So a proxy of one's own that stands between must not be named, unless
+/// it drops the field of whoever is not the edge.
+#[tokio::test]
+async fn a_field_that_an_inner_proxy_hands_on_is_believed_if_that_proxy_is_named() {
+    let keys = |set_by: &'static str| {
+        let client = ClientIp::header("cf-connecting-ip", [set_by]);
+        axum::Router::new().route(
+            "/",
+            axum::routing::get(async move |request: axum::extract::Request| {
+                client.address(&Head::new(&request)).unwrap().to_string()
+            }),
+        )
+    };
+    // This server stands behind a proxy on the same machine, which hands on what a client forged.
+    for (set_by, found) in [("127.0.0.1", "203.0.113.7"), ("173.245.48.0/20", "127.0.0.1")] {
+        let to = tollgate_testing::web::serve(keys(set_by)).await;
+        let forged = [("cf-connecting-ip", "203.0.113.7")];
+        let reply = tollgate_testing::web::send(to, http::Method::GET, "/", &forged).await;
+        assert_eq!(reply.body, found, "{set_by}");
     }
 }
 

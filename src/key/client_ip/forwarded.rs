@@ -39,12 +39,14 @@ impl Iterator for Elements<'_> {
     type Item = Option<IpAddr>;
 
     fn next(&mut self) -> Option<Option<IpAddr>> {
-        let (rest, element) = match split_last(self.rest?) {
-            Some((rest, element)) => (rest, address(element)),
-            None => (None, None),
-        };
-        self.rest = rest;
-        Some(element)
+        loop {
+            let Some((rest, element)) = split_last(self.rest.take()?) else { return Some(None) };
+            self.rest = rest;
+            // An empty member of a list counts for nothing (RFC 9110, section 5.6.1).
+            if !element.trim_ascii().is_empty() {
+                return Some(address(element));
+            }
+        }
     }
 }
 

@@ -88,8 +88,8 @@ impl ClientIp {
     /// that it added is the next hop. The first hop that is not trusted is the client. If a trusted
     /// hop added an entry that is not an address, that hop counts as the client.
     ///
-    /// An entry is an IPv4 or IPv6 address, with or without brackets and port; zones (`%eth0`) are
-    /// dropped.
+    /// An entry is an IPv4 or IPv6 address, with or without quotes, brackets and port; zones (`%eth0`)
+    /// are dropped. Empty members of the list are no hops.
     ///
     /// # Panics
     ///
@@ -157,6 +157,12 @@ impl ClientIp {
     /// `True-Client-IP`, `Fly-Client-IP`, or `X-Real-IP`. If the edge passes on a field that the
     /// client sent, clients can choose their address. The address of the peer also counts if the
     /// field is missing, is there more than once, or has no address.
+    ///
+    /// **Only the peer is looked at.** If a proxy of yours stands between the edge and this server, the
+    /// peer is that proxy, and whoever reaches it without the edge has the field believed that it sends.
+    /// Name such a proxy only if it lets in nobody but the edge, or removes the field from all other
+    /// requests. Or have the edge and the proxy append to `X-Forwarded-For`, and read that: it is
+    /// checked hop by hop.
     ///
     /// # Panics
     ///

@@ -5,10 +5,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Parses an entry of `X-Forwarded-For`. There is no standard for it, so brackets, port and zone
-/// are optional.
+/// Parses an entry of `X-Forwarded-For`. There is no standard for it, so quotes, brackets, port and
+/// zone are optional.
 pub(super) fn parse_listed(text: &[u8]) -> Option<IpAddr> {
-    let text = str::from_utf8(text).ok()?;
+    let quoted = text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
+    let text = str::from_utf8(quoted.unwrap_or(text)).ok()?;
     match text.split_once(':') {
         // Without brackets, more than one colon means an IPv6 address without a port.
         Some((_, rest)) if rest.contains(':') && !text.starts_with('[') => v6(text),

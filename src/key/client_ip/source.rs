@@ -51,7 +51,9 @@ impl AddressSource {
             Self::XForwardedFor(trusted) => {
                 let lines = head.headers().get_all(&X_FORWARDED_FOR).iter().rev();
                 let entries = lines.flat_map(|line| line.as_bytes().rsplit(|&byte| byte == b','));
-                trusted.client(peer, entries.map(|entry| node::parse_listed(entry.trim_ascii())))
+                // An empty member of a list counts for nothing (RFC 9110, section 5.6.1).
+                let entries = entries.map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty());
+                trusted.client(peer, entries.map(node::parse_listed))
             }
             Self::Forwarded(trusted) => {
                 let lines = head.headers().get_all(FORWARDED).iter().rev();
