@@ -15,6 +15,7 @@ use super::body::{RefusalText, ResponseBody};
 use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::queued_call::{QueueExit, QueuedCall};
+use super::read_on::read_on;
 use super::reject::render;
 use crate::key::Head;
 
@@ -95,6 +96,7 @@ where
 impl<S, B, R> Future for ResponseFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
+    B: 'static,
 {
     type Output = Result<Response<ResponseBody<R>>, S::Error>;
 
@@ -132,6 +134,7 @@ where
 impl<S, B> ResponseState<S, B>
 where
     S: Service<Request<B>> + Clone,
+    B: 'static,
 {
     /// Polls the decision. Returns the response to a request that is rejected, and `None` once the
     /// inner service runs.
@@ -168,6 +171,7 @@ where
                             // The ready service is dropped with this scope, also if this future is
                             // kept for long after its response.
                             let response = render(&plan, &rejection, &Head::new(&request));
+                            read_on(&plan, request);
                             Self::Rejected { response: Some(response) }
                         }
                     }

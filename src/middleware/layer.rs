@@ -12,6 +12,7 @@ use super::call_response::ResponseStyle;
 use super::on_refusal::OnRefusal;
 use super::plan::Plan;
 use super::queue::Queue;
+use super::read_on::ReadOn;
 use super::rule::{ChosenLimit, LayerSettings, Rule, Rules};
 use super::service::RateLimit;
 use super::{MissingKey, Portion, ResponseHead};
@@ -273,6 +274,41 @@ impl<N> RateLimitLayer<N> {
     #[doc(alias("fail_open", "passOnStoreError"))]
     pub fn on_failure(self, on_failure: OnFailure) -> Self {
         self.with(|settings| settings.on_failure = on_failure)
+    }
+}
+
+/// Uploads that are answered early.
+impl<N> RateLimitLayer<N> {
+    /// Sets how far the server reads on what a client still sends after an early answer: so many bytes
+    /// of a request, for so long, and of so many requests at once. By default, 16 MiB, 10 seconds and
+    /// 100 requests of each layer; a zero switches it off.
+    ///
+    /// Most clients write their whole request before they read. If nobody reads it, a server of HTTP/1.1
+    /// closes the connection, and such a client sees a broken pipe in place of its 429. The response does
+    /// not wait for the rest, and what is read is thrown away at once.
+    ///
+    /// Beyond these bounds, the connection is closed. A request that announces more bytes is not read
+    /// on at all, nor one over HTTP/2, with `Expect: 100-continue`, or to HEAD. It concerns the bodies
+    /// of axum: with another server, put the layer around a service of `Request<axum::body::Body>`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+    ///
+    /// const UPLOADS: Limit = Limit::new("uploads", Quota::token_bucket(10, MINUTE));
+    ///
+    /// // Videos of up to 1 GB, of at most 20 clients at once.
+    /// let layer = RateLimiter::in_memory()
+    ///     .layer(&UPLOADS)
+    ///     .read_on(1 << 30, Duration::from_secs(60), 20);
+    /// # drop(layer);
+    /// ```
+    #[doc(alias("lingering_close", "broken pipe", "connection reset"))]
+    pub fn read_on(self, bytes: u64, time: Duration, at_once: usize) -> Self {
+        self.with(|settings| settings.read_on = ReadOn { bytes, time, at_once })
     }
 }
 

@@ -318,6 +318,7 @@ mod planned_rule;
 mod portion;
 mod queue;
 mod queued_call;
+mod read_on;
 mod reject;
 mod response_head;
 mod rule;

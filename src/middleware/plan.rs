@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::atomic::AtomicUsize;
 #[cfg(feature = "memory")]
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::log::Log;
@@ -47,6 +48,8 @@ pub(super) struct Plan {
     #[cfg(feature = "memory")]
     in_force: AtomicUsize,
     pub(super) waiters: WaiterCounter,
+    /// How many requests are read on after an early answer.
+    pub(super) read_on: AtomicUsize,
     /// How it uses its limits, once it has made a service.
     uses: OnceLock<Box<[Arc<LimitUse>]>>,
     pub(super) log: Log,
@@ -86,6 +89,7 @@ impl Plan {
             #[cfg(feature = "memory")]
             in_force: AtomicUsize::new(0),
             waiters: WaiterCounter::default(),
+            read_on: AtomicUsize::new(0),
             uses: OnceLock::new(),
             log: Log::of_layer(!rules.iter().any(|rule| rule.is_key_set)),
         };

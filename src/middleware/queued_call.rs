@@ -15,6 +15,7 @@ use super::body::RefusalText;
 use super::ledger::RequestLedger;
 use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
+use super::read_on::read_on;
 use super::reject::render_drained;
 use super::shadow;
 use super::waiter_counter::WaiterGuard;
@@ -103,6 +104,7 @@ impl<S, B> QueuedCall<S, B> {
 impl<S, B> QueuedCall<S, B>
 where
     S: Service<Request<B>>,
+    B: 'static,
 {
     pub(super) fn poll(
         self: Pin<&mut Self>,
@@ -122,7 +124,9 @@ where
                         if let Some(stay) = held.stay.take() {
                             stay.drain();
                         }
-                        let response = render_drained(&held.plan, &Head::new(&held.request));
+                        let WaitingRequest { plan, request, .. } = held;
+                        let response = render_drained(&plan, &Head::new(&request));
+                        read_on(&plan, request);
                         return Poll::Ready(Ok(QueueExit::Rejected(response)));
                     }
                 },

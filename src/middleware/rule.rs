@@ -13,6 +13,7 @@ use http::StatusCode;
 use super::call_response::ResponseStyle;
 use super::portion::Portion;
 use super::queue::Queue;
+use super::read_on::ReadOn;
 use super::response_head::ResponseHead;
 use crate::backend::{BucketId, Key};
 use crate::fields::PartitionKey;
@@ -296,6 +297,8 @@ pub(super) struct LayerSettings {
     pub(super) refunds_dropped: bool,
     /// Whether requests get an `Admission` for their handlers.
     pub(super) exposes: bool,
+    pub(super) read_on: ReadOn,
+    pub(super) foreign_fields: ForeignFields,
 }
 
 impl LayerSettings {

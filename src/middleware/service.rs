@@ -16,6 +16,7 @@ use super::future::ResponseFuture;
 use super::lone::decide_lone as decide;
 use super::on_response::OnResponse;
 use super::plan::Plan;
+use super::read_on::read_on;
 use crate::key::Head;
 
 /// Limits the requests to the service `S`; made by [`RateLimitLayer`](super::RateLimitLayer).
@@ -52,6 +53,7 @@ impl<S> RateLimit<S> {
 impl<S, B, R> Service<Request<B>> for RateLimit<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
+    B: 'static,
 {
     type Response = Response<ResponseBody<R>>;
     type Error = S::Error;
@@ -66,6 +68,7 @@ where
             RenderedAction::Run(on_response) => on_response,
             RenderedAction::Respond(response) => {
                 self.release();
+                read_on(&self.plan, request);
                 return ResponseFuture::rejected(response);
             }
             RenderedAction::Queue(slot) => return self.enqueue(request, *slot),

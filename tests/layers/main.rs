@@ -55,6 +55,7 @@ const CRATES: [(&str, &[&str]); 13] = [
             // It measures how long a store has not failed.
             "limiter/failure_log.rs",
             "middleware/queued_call.rs",
+            "middleware/read_on.rs",
             // It counts the time between two lines.
             "observe/rare_lines.rs",
         ],

@@ -624,7 +624,8 @@ fn layer_service_and_future_are_what_tower_expects() {
          missing_key: None, .. }, rest: [], settings: LayerSettings { style: \
          ResponseStyle { dialects: [Draft11], on_refusal: OnRefusal(problem details), retry_after: \
          Seconds, too_large: None }, partition_key: None, on_failure: Refuse, queue: None, jitter: 0ns, settles: false, refunds_dropped: false, \
-         exposes: false } })"
+         exposes: false, read_on: ReadOn { bytes: 16777216, time: 10s, at_once: 100 }, \
+         foreign_fields: Keep } })"
     );
     assert!(!named._service.into_inner().ready);
 }

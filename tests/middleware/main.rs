@@ -28,6 +28,8 @@ mod nothing;
 #[cfg(feature = "axum")]
 mod one_at_a_time;
 #[cfg(feature = "axum")]
+mod read_on;
+#[cfg(feature = "axum")]
 mod remaining;
 #[cfg(feature = "axum")]
 mod replacing;
