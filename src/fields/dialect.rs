@@ -77,7 +77,8 @@ use std::fmt;
 ///
 /// If layers are nested, lists are joined in one field, the outermost layer first. A field with
 /// room for one limit keeps the value of the inner layer if that is a refusal, or shows no more
-/// tokens than the outer limit has; otherwise, the outer layer replaces it. Use the same dialects
+/// tokens than the outer limit has; otherwise, the outer layer replaces it. Fields of others, such as
+/// those of the upstream of a gateway, are [another matter](super::ForeignFields). Use the same dialects
 /// in nested layers: draft 11 and draft 7 have fields with the same names and different contents. A
 /// [`RateLimited`](crate::RateLimited) that a handler returns sends draft 11.
 #[doc(alias("headers", "use_headers", "standardHeaders", "legacyHeaders"))]
@@ -139,7 +140,8 @@ pub struct Dialects {
 }
 
 impl Dialects {
-    const NONE: Self = Self { draft_11: false, draft_7: false, draft_6: false, x_ratelimit: false };
+    pub(super) const NONE: Self =
+        Self { draft_11: false, draft_7: false, draft_6: false, x_ratelimit: false };
 
     pub(crate) fn is_none(self) -> bool {
         self == Self::NONE
@@ -173,6 +175,16 @@ impl Dialects {
     /// Whether any of the dialects has room for one limit only.
     pub(super) const fn show_most_constrained(self) -> bool {
         self.draft_7 || self.draft_6 || self.x_ratelimit
+    }
+
+    /// Those of both sets.
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self {
+            draft_11: self.draft_11 || other.draft_11,
+            draft_7: self.draft_7 || other.draft_7,
+            draft_6: self.draft_6 || other.draft_6,
+            x_ratelimit: self.x_ratelimit || other.x_ratelimit,
+        }
     }
 
     const fn with(mut self, dialect: Dialect) -> Self {

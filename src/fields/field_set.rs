@@ -1,9 +1,10 @@
 //! The header fields of one response, and how they are merged with those of inner layers.
 
-use http::{HeaderMap, HeaderValue};
+use http::{Extensions, HeaderMap, HeaderValue, Response};
 use smallvec::SmallVec;
 
 use super::dialect::Dialects;
+use super::foreign::{ForeignFields, remove_all};
 use super::list::{FieldList, MAX_INTEGER, RATELIMIT, RATELIMIT_POLICY, prepend};
 use super::most_constrained::MostConstrained;
 use super::policy::PolicyText;
@@ -17,6 +18,7 @@ pub(crate) struct FieldSet {
     members: Option<HeaderValue>,
     /// Boxed, since few layers send a dialect that needs it.
     most_constrained: Option<Box<(Dialects, MostConstrained)>>,
+    foreign: ForeignFields,
 }
 
 impl FieldSet {
@@ -24,27 +26,52 @@ impl FieldSet {
     pub(crate) fn policy_only(dialects: Dialects, limit: &Limit) -> Self {
         let mut policies = Policies::new(dialects);
         policies.push(&PolicyText::new(limit), None);
-        Self { policy: policies.value(), members: None, most_constrained: None }
+        let foreign = ForeignFields::default();
+        Self { policy: policies.value(), members: None, most_constrained: None, foreign }
     }
 
-    /// Writes the fields, in front of those that an inner layer wrote.
-    pub(crate) fn write_to(self, headers: &mut HeaderMap) {
-        prepend(headers, &RATELIMIT_POLICY, self.policy);
-        prepend(headers, &RATELIMIT, self.members);
-        if let Some(boxed) = self.most_constrained {
-            let (dialects, most_constrained) = *boxed;
-            most_constrained.write_to(dialects, headers);
+    /// Writes the fields, in front of those that are in the response already.
+    #[inline]
+    pub(crate) fn write<B>(self, response: &mut Response<B>) {
+        let mut headers = std::mem::take(response.headers_mut());
+        self.write_to(&mut headers, response.extensions_mut());
+        *response.headers_mut() = headers;
+    }
+
+    /// Writes the fields that the response does not have yet.
+    pub(crate) fn write_missing<B>(self, response: &mut Response<B>) {
+        let mut all = HeaderMap::new();
+        self.write_to(&mut all, response.extensions_mut());
+        for (name, value) in &all {
+            if !response.headers().contains_key(name) {
+                let _ = response.headers_mut().try_insert(name, value.clone());
+            }
         }
     }
 
-    /// Writes the fields that these headers do not have yet.
-    pub(crate) fn write_missing_to(self, headers: &mut HeaderMap) {
-        let mut all = HeaderMap::new();
-        self.write_to(&mut all);
-        for (name, value) in &all {
-            if !headers.contains_key(name) {
-                let _ = headers.try_insert(name, value.clone());
+    /// Writes the fields, in front of those that an inner layer or service wrote.
+    pub(crate) fn write_to(self, headers: &mut HeaderMap, extensions: &mut Extensions) {
+        let Self { policy, members, most_constrained, foreign } = self;
+        match foreign {
+            ForeignFields::Keep => {}
+            ForeignFields::Replace => {
+                let most = most_constrained.as_ref();
+                let replaced =
+                    [(policy.is_some(), &RATELIMIT_POLICY), (members.is_some(), &RATELIMIT)];
+                for (_, name) in replaced.iter().filter(|(is_sent, _)| *is_sent) {
+                    headers.remove(*name);
+                }
+                most.into_iter().flat_map(|most| MostConstrained::names(most.0)).for_each(|name| {
+                    headers.remove(name);
+                });
             }
+            ForeignFields::Remove => remove_all(headers),
+        }
+        prepend(headers, &RATELIMIT_POLICY, policy);
+        prepend(headers, &RATELIMIT, members);
+        if let Some(boxed) = most_constrained {
+            let (dialects, most_constrained) = *boxed;
+            most_constrained.write_to(dialects, headers, extensions);
         }
     }
 }
@@ -56,6 +83,7 @@ pub(crate) struct FieldSetBuilder {
     policies: Policies,
     members: FieldList,
     most_constrained: Option<MostConstrained>,
+    foreign: ForeignFields,
 }
 
 /// One limit in the fields of one response: a member of their lists.
@@ -69,9 +97,9 @@ pub(crate) struct Member<'a> {
 }
 
 impl FieldSetBuilder {
-    pub(crate) fn new(dialects: Dialects) -> Self {
+    pub(crate) fn new(dialects: Dialects, foreign: ForeignFields) -> Self {
         let (policies, members) = (Policies::new(dialects), FieldList::default());
-        Self { dialects, policies, members, most_constrained: None }
+        Self { dialects, policies, members, most_constrained: None, foreign }
     }
 
     pub(crate) fn push(&mut self, member: Member<'_>) {
@@ -93,7 +121,7 @@ impl FieldSetBuilder {
     pub(crate) fn build(self) -> FieldSet {
         let policy = self.policies.value();
         let most_constrained = self.most_constrained.map(|most| Box::new((self.dialects, most)));
-        FieldSet { policy, members: self.members.value(), most_constrained }
+        FieldSet { policy, members: self.members.value(), most_constrained, foreign: self.foreign }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
 
 pub(super) static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 pub(super) static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -65,17 +66,143 @@ pub(super) fn prepend(
     }
 }
 
-/// Joins the lines of a field into one, the last line first.
+/// Joins the lines of a field into one, the last line first, since that is ours.
+///
+/// The others may come from anywhere. Those members of them are taken that follow the grammar, have a
+/// value of the same type as ours, and a value that no member before them has: clients look a limit up
+/// by it.
 #[cold]
 fn join_last_first(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
     let mut lines = headers.get_all(name).iter();
-    let mut list = lines.next_back()?.as_bytes().to_vec();
-    for line in lines {
-        if !line.as_bytes().trim_ascii().is_empty() {
+    let own = lines.next_back()?.as_bytes();
+    let mut list = own.to_vec();
+    let mut known: SmallVec<[&[u8]; 8]> = members(own)?.iter().map(|member| member.item).collect();
+    let is_text = own.starts_with(b"\"");
+    for Member { item, text } in lines.filter_map(|line| members(line.as_bytes())).flatten() {
+        if item.starts_with(b"\"") == is_text && !known.contains(&item) {
+            known.push(item);
             list.extend_from_slice(b", ");
-            list.extend_from_slice(line.as_bytes());
+            list.extend_from_slice(text);
         }
     }
     // Every line is a valid header value, so the list is one.
     HeaderValue::from_maybe_shared(Bytes::from(list)).ok()
+}
+
+/// A member of a list: its value, and all of it with its parameters.
+struct Member<'l> {
+    item: &'l [u8],
+    text: &'l [u8],
+}
+
+/// The members of a list whose values are texts or numbers (RFC 9651, section 4.2.1); `None` if it is
+/// none.
+fn members(line: &[u8]) -> Option<SmallVec<[Member<'_>; 4]>> {
+    let (mut members, mut rest) = (SmallVec::new(), line.trim_ascii());
+    while !rest.is_empty() {
+        let member = rest;
+        let (item, after) = bare_item(member).filter(|(item, _)| is_value(item))?;
+        rest = after;
+        while let Some(parameter) = rest.strip_prefix(b";") {
+            let (_, parameter) = split_while(parameter, |byte| byte == b' ');
+            let is_start = |byte: &u8| byte.is_ascii_lowercase() || *byte == b'*';
+            let is_in = |byte: u8| {
+                byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.*".contains(&byte)
+            };
+            parameter.first().filter(|byte| is_start(byte))?;
+            (_, rest) = split_while(parameter, is_in);
+            if let Some(value) = rest.strip_prefix(b"=") {
+                (_, rest) = bare_item(value)?;
+            }
+        }
+        let text = member.get(..member.len().checked_sub(rest.len())?)?;
+        members.push(Member { item, text });
+        rest = rest.trim_ascii_start();
+        if !rest.is_empty() {
+            rest = rest.strip_prefix(b",")?.trim_ascii_start();
+            // A comma at the end is an error.
+            rest.first()?;
+        }
+    }
+    Some(members)
+}
+
+fn is_value(item: &[u8]) -> bool {
+    item.first().is_some_and(|&byte| byte == b'"' || byte == b'-' || byte.is_ascii_digit())
+}
+
+/// A bare item at the start (section 4.2.3.1), and what follows it.
+fn bare_item(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&first, after) = text.split_first()?;
+    let len = match first {
+        b'"' => {
+            let mut is_escaped = false;
+            let end = after.iter().position(|&byte| {
+                let is_end = byte == b'"' && !is_escaped;
+                is_escaped = byte == b'\\' && !is_escaped;
+                is_end
+            })?;
+            after.get(..end).filter(|text| is_string(text))?;
+            end.checked_add(2)?
+        }
+        b':' => {
+            let is_in = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
+            let (_, rest) = split_while(after, is_in);
+            let rest = rest.strip_prefix(b":")?;
+            let len = text.len().checked_sub(rest.len())?;
+            // Base64 has groups of four; parsers forgive it if the padding at the end is missing.
+            let encoded = after.get(..len.checked_sub(2)?)?;
+            let (data, padding) = split_while(encoded, |byte| byte != b'=');
+            let room = match data.len() % 4 {
+                0 => 0,
+                1 => return None,
+                2 => 2,
+                _ => 1,
+            };
+            let is_padding = padding.len() <= room && padding.iter().all(|&byte| byte == b'=');
+            is_padding.then_some(len)?
+        }
+        b'?' => after.first().filter(|byte| matches!(byte, b'0' | b'1')).map(|_| 2)?,
+        b'@' | b'-' | b'0'..=b'9' => {
+            let sign = text.strip_prefix(b"@").unwrap_or(text);
+            let digits = sign.strip_prefix(b"-").unwrap_or(sign);
+            let (whole, rest) = split_while(digits, |byte| byte.is_ascii_digit());
+            let (most, rest) = match rest.strip_prefix(b".").filter(|_| first != b'@') {
+                Some(rest) => {
+                    let (part, rest) = split_while(rest, |byte| byte.is_ascii_digit());
+                    ((1..=3).contains(&part.len()).then_some(12)?, rest)
+                }
+                None => (15, rest),
+            };
+            (1..=most).contains(&whole.len()).then_some(text.len().checked_sub(rest.len())?)?
+        }
+        b'*' | b'a'..=b'z' | b'A'..=b'Z' => {
+            let is_in =
+                |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(&byte);
+            let (_, rest) = split_while(text, is_in);
+            text.len().checked_sub(rest.len())?
+        }
+        _ => return None,
+    };
+    text.split_at_checked(len)
+}
+
+/// Whether this may stand in a string: printable, and a backslash escapes itself or a quote.
+fn is_string(text: &[u8]) -> bool {
+    let mut bytes = text.iter();
+    while let Some(&byte) = bytes.next() {
+        let is_good = match byte {
+            b'\\' => matches!(bytes.next(), Some(b'\\' | b'"')),
+            byte => (b' '..=b'~').contains(&byte),
+        };
+        if !is_good {
+            return false;
+        }
+    }
+    true
+}
+
+fn split_while(text: &[u8], is_in: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|&byte| !is_in(byte)).unwrap_or(text.len());
+    text.split_at_checked(end).unwrap_or((text, &[]))
 }

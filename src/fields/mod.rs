@@ -44,6 +44,7 @@
 mod dialect;
 mod exact_wait;
 mod field_set;
+mod foreign;
 mod grpc;
 mod list;
 mod most_constrained;
@@ -58,6 +59,7 @@ pub use self::dialect::{Dialect, Dialects};
 pub use self::exact_wait::ExactWait;
 pub(crate) use self::exact_wait::put_exact_wait;
 pub(crate) use self::field_set::{FieldSet, FieldSetBuilder, Member};
+pub use self::foreign::ForeignFields;
 pub(crate) use self::grpc::{has_grpc_failed, is_grpc, status_of};
 pub use self::partition_key::PartitionKey;
 pub(crate) use self::policy::{FieldNumbers, KeptPolicy, PolicyText};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 
 use super::dialect::Dialects;
 use super::list::{FieldList, MAX_INTEGER, RATELIMIT};
@@ -68,44 +68,50 @@ impl MostConstrained {
         (self.requests_left.is_none(), Reverse(self.requests_left.unwrap_or(0)), self.reset)
     }
 
-    /// Writes the fields of the dialects in this set that have room for one limit.
-    pub(super) fn write_to(&self, dialects: Dialects, headers: &mut HeaderMap) {
-        // `Retry-After` marks a refusal of an inner layer, whose fields have to stay. A refusal of
-        // this layer has it as well, but has none of the fields below yet, so they are written.
+    /// The names of the fields that these dialects have for one limit.
+    pub(super) fn names(dialects: Dialects) -> impl Iterator<Item = &'static HeaderName> {
+        let own = [(dialects.draft_6, &DRAFT_6), (dialects.x_ratelimit, &X_RATELIMIT)];
+        let own = own.into_iter().filter(|(is_sent, _)| *is_sent).flat_map(|(_, names)| names);
+        dialects.draft_7.then_some(&RATELIMIT).into_iter().chain(own)
+    }
+
+    /// Writes the fields of the dialects in this set that have room for one limit, unless an inner
+    /// layer of this crate shows no more tokens, or the inner service has refused the request.
+    pub(super) fn write_to(
+        &self,
+        dialects: Dialects,
+        headers: &mut HeaderMap,
+        extensions: &mut Extensions,
+    ) {
+        let inner: OwnFields = extensions.get().copied().unwrap_or_default();
+        // A refusal of this layer has it as well, but has none of the fields below yet, so they are
+        // written.
         let refused = headers.contains_key(RETRY_AFTER);
+        let is_less = |is_sent: bool| is_sent && inner.remaining <= self.remaining;
+        let stays = |headers: &HeaderMap, name, is_sent| {
+            headers.contains_key(name) && (refused || is_less(is_sent))
+        };
         if dialects.draft_7
-            && self.replaces(headers, &RATELIMIT, draft_7_remaining, refused)
+            && !stays(headers, &RATELIMIT, inner.dialects.draft_7)
             && let Some(value) = self.draft_7()
         {
             let _ = headers.try_insert(&RATELIMIT, value);
         }
-        if dialects.draft_6 && self.replaces(headers, &DRAFT_6[1], digits, refused) {
+        if dialects.draft_6 && !stays(headers, &DRAFT_6[1], inner.dialects.draft_6) {
             self.insert(
                 headers,
                 &DRAFT_6,
                 number::value(ceil_seconds(self.whole).min(MAX_INTEGER)),
             );
         }
-        if dialects.x_ratelimit && self.replaces(headers, &X_RATELIMIT[1], digits, refused) {
+        if dialects.x_ratelimit && !stays(headers, &X_RATELIMIT[1], inner.dialects.x_ratelimit) {
             let epoch = ceil_epoch_seconds(self.now, self.whole).min(MAX_INTEGER);
             self.insert(headers, &X_RATELIMIT, number::value(epoch));
         }
-    }
-
-    /// Whether this limit replaces the field of an inner layer. The field stays if it is a refusal,
-    /// if it shows no more tokens than this limit has left, or if it cannot be parsed, as with two
-    /// lines.
-    fn replaces(
-        &self,
-        headers: &HeaderMap,
-        name: &HeaderName,
-        remaining: impl Fn(&[u8]) -> Option<u64>,
-        refused: bool,
-    ) -> bool {
-        let mut written = headers.get_all(name).iter();
-        let Some(line) = written.next() else { return true };
-        let inner = remaining(line.as_bytes().trim_ascii()).filter(|_| written.next().is_none());
-        !refused && inner.is_some_and(|inner| inner > self.remaining)
+        extensions.insert(OwnFields {
+            dialects: dialects.and(inner.dialects),
+            remaining: inner.remaining.min(self.remaining),
+        });
     }
 
     /// `limit=10, remaining=5, reset=30`.
@@ -126,6 +132,20 @@ impl MostConstrained {
     }
 }
 
+/// In the extensions of a response: the fields with room for one limit that are of this crate. An outer
+/// layer tells them from those of others, such as the upstream of a gateway.
+#[derive(Clone, Copy, Debug)]
+struct OwnFields {
+    dialects: Dialects,
+    remaining: u64,
+}
+
+impl Default for OwnFields {
+    fn default() -> Self {
+        Self { dialects: Dialects::NONE, remaining: u64::MAX }
+    }
+}
+
 static DRAFT_6: [HeaderName; 3] = [
     HeaderName::from_static("ratelimit-limit"),
     HeaderName::from_static("ratelimit-remaining"),
@@ -137,20 +157,3 @@ static X_RATELIMIT: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-remaining"),
     HeaderName::from_static("x-ratelimit-reset"),
 ];
-
-fn digits(text: &[u8]) -> Option<u64> {
-    let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
-}
-
-fn draft_7_remaining(text: &[u8]) -> Option<u64> {
-    // A comma in a string would be mistaken for the end of a member.
-    if text.contains(&b'"') {
-        return None;
-    }
-    // Of several members with one name, the last counts (RFC 9651, section 3.2).
-    let mut members = text.rsplit(|&byte| byte == b',').map(<[u8]>::trim_ascii);
-    let ends_key = |byte: &u8| matches!(byte, b'=' | b';');
-    let last = members.find(|member| member.split(ends_key).next() == Some(b"remaining"))?;
-    digits(last.strip_prefix(b"remaining=")?)
-}

@@ -12,7 +12,7 @@ pub(super) fn field_set(
     demands: &[Demand<RuleLimit<'_>>],
     outcome: &CompleteAnswer,
 ) -> FieldSet {
-    let mut fields = FieldSetBuilder::new(plan.dialects());
+    let mut fields = plan.fields();
     for (demand, level) in outcome.levels(demands) {
         push_member(&mut fields, plan, (demand.limit(), &demand.key), &level);
     }
@@ -35,7 +35,7 @@ pub(super) fn levels_at_turn<'t>(plan: &Plan, turn: &'t UsedTurn) -> Vec<(&'t Qu
 
 /// The fields of the response to a request that has waited.
 pub(super) fn fields_after_turn(plan: &Plan, levels: &[(&QueueBucket, Level)]) -> FieldSet {
-    let mut fields = FieldSetBuilder::new(plan.dialects());
+    let mut fields = plan.fields();
     for (part, level) in levels {
         push_member(&mut fields, plan, (part.limit(), part.key()), level);
     }

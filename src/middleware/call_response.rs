@@ -11,7 +11,8 @@ use super::on_refusal::{RefusalWording, RefusedRequest};
 #[cfg(feature = "axum")]
 use crate::clock::Timestamp;
 use crate::fields::{
-    self, Dialects, FieldSet, FieldSetBuilder, Member, PolicyText, RetryAfter, Wording,
+    self, Dialects, FieldSet, FieldSetBuilder, ForeignFields, Member, PolicyText, RetryAfter,
+    Wording,
 };
 #[cfg(feature = "axum")]
 use crate::fields::{ExactWait, OutageHint, RetryHint};
@@ -154,7 +155,7 @@ pub(crate) fn response_of(error: &RateLimited) -> Response<Bytes> {
                 None => fields::put_retry_later(&mut response, later),
             }
             if let Some(fields) = error.and_then(|error| error_fields(error, style.dialects)) {
-                fields.write_missing_to(response.headers_mut());
+                fields.write_missing(&mut response);
             }
             return response;
         }
@@ -170,7 +171,7 @@ pub(crate) fn response_of(error: &RateLimited) -> Response<Bytes> {
         None => fields::failure(wording, status, None, later),
     };
     if let Some(fields) = error_fields(error, style.dialects) {
-        fields.write_to(response.headers_mut());
+        fields.write(&mut response);
     }
     response
 }
@@ -206,7 +207,7 @@ pub(crate) fn snapshot_fields(snapshots: &[Snapshot], style: &ResponseStyle) -> 
 }
 
 fn fields_of(snapshots: &[Snapshot], dialects: Dialects) -> FieldSet {
-    let mut builder = FieldSetBuilder::new(dialects);
+    let mut builder = FieldSetBuilder::new(dialects, ForeignFields::Keep);
     // A limit that grants nothing has no window, and no time to come back that a field could tell.
     for snapshot in snapshots.iter().filter(|snapshot| !snapshot.limit().quota().is_none()) {
         let (limit, level) = (snapshot.limit(), snapshot.level());

@@ -19,6 +19,7 @@ use super::reject::{TOO_MANY, render};
 use super::shadow;
 use super::waiter_counter::KeyHashes;
 use crate::backend::{Answer, BackendError};
+use crate::fields::ForeignFields;
 use crate::key::Head;
 use crate::limiter::{
     Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, DetachOnDrop, Grant, Mode,
@@ -272,7 +273,9 @@ pub(super) fn on_admission(
 /// Runs a request without charging it.
 fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
     let ledger = plan.tracks_charges.then(|| Arc::new(RequestLedger::new(plan)));
-    Action::Run(OnResponse::new(None, None, RunningLedger(ledger)))
+    let removes = plan.settings.foreign_fields == ForeignFields::Remove;
+    let fields = removes.then(|| plan.fields().build());
+    Action::Run(OnResponse::new(fields, None, RunningLedger(ledger)))
 }
 
 const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;

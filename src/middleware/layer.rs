@@ -16,7 +16,7 @@ use super::read_on::ReadOn;
 use super::rule::{ChosenLimit, LayerSettings, Rule, Rules};
 use super::service::RateLimit;
 use super::{MissingKey, Portion, ResponseHead};
-use crate::fields::{Dialects, PartitionKey, RetryAfter};
+use crate::fields::{Dialects, ForeignFields, PartitionKey, RetryAfter};
 use crate::key::{Head, IntoExtracted, KeyExtractor};
 use crate::limiter::OnFailure;
 use crate::limiter::RateLimiter;
@@ -238,6 +238,12 @@ impl<N> RateLimitLayer<N> {
     pub fn dialects(self, dialects: impl Into<Dialects>) -> Self {
         let dialects = dialects.into().without_conflict();
         self.with_style(|style| style.dialects = dialects)
+    }
+
+    /// Sets what becomes of fields about limits that the inner service sends, such as the upstream of a
+    /// gateway; they are kept by default, behind those of this layer.
+    pub fn foreign_fields(self, foreign: ForeignFields) -> Self {
+        self.with(|settings| settings.foreign_fields = foreign)
     }
 
     /// Sets the form of `Retry-After`: seconds, the default, or a date.

@@ -17,7 +17,7 @@ use super::response_head::ResponseHead;
 use super::rule::ResponseEffect;
 use crate::algebra::Verdict;
 use crate::backend::BackendError;
-use crate::fields::{FieldSet, FieldSetBuilder};
+use crate::fields::FieldSet;
 use crate::limiter::{
     Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, DetachOnDrop, Grant, Kept,
     Level, Limit, PendingTurn, Permit, QueueBucket, RateLimited, Settlement, Snapshot,
@@ -138,7 +138,7 @@ impl RequestLedger {
         let Entries { charges, .. } = &*self.entries();
         let enforced = || charges.iter().filter(|entry| !entry.is_shadow);
         enforced().any(|entry| entry.has_changed).then(|| {
-            let mut fields = FieldSetBuilder::new(self.plan.dialects());
+            let mut fields = self.plan.fields();
             for ChargeEntry { grant, level, .. } in enforced() {
                 push_member(&mut fields, &self.plan, (grant.limit(), grant.key()), level);
             }

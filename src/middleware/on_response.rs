@@ -139,7 +139,7 @@ impl ResponseTasks {
             }
         }
         if let Some(fields) = fields {
-            fields.write_to(response.headers_mut());
+            fields.write(response);
         }
         if let Some(server_timing) = server_timing {
             // An error means that the map is full, and then the field is left out.

@@ -16,7 +16,7 @@ use super::rule::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
 #[cfg(feature = "memory")]
 use crate::algebra::Units;
-use crate::fields::{Dialects, KeptPolicy, PolicyText, RetryAfter};
+use crate::fields::{Dialects, FieldSetBuilder, ForeignFields, KeptPolicy, PolicyText, RetryAfter};
 use crate::key::Key;
 use crate::limiter::{Limit, LimitUse, Mode, RateLimiter};
 
@@ -79,7 +79,8 @@ impl Plan {
             is_observed: limiter.observers().is_some(),
             limiter,
             tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
-            sends_fields: !settings.style.dialects.is_none(),
+            sends_fields: !settings.style.dialects.is_none()
+                || settings.foreign_fields == ForeignFields::Remove,
             uses_kept_wording: settings.style.retry_after == RetryAfter::Seconds
                 && matches!(settings.style.on_refusal.wording(), RefusalWording::ProblemDetails),
             first: PlannedRule::new(rules.first.clone()),
@@ -96,7 +97,8 @@ impl Plan {
         // One text for all requests holds only if each of them is told the same limit with the same
         // key: no rule chooses its limit, and no partition key is shown.
         let differs = rules.iter().any(|rule| rule.chooser.is_some())
-            || plan.settings.partition_key.is_some();
+            || plan.settings.partition_key.is_some()
+            || plan.settings.foreign_fields != ForeignFields::Keep;
         let is_told_alone = plan.advertised().count() == 1
             && (plan.dialects().is_draft_11_alone() || !plan.sends_fields);
         if is_told_alone && !differs {
@@ -160,6 +162,11 @@ impl Plan {
 
     pub(super) const fn dialects(&self) -> Dialects {
         self.settings.style.dialects
+    }
+
+    /// Collects the fields of a response.
+    pub(super) fn fields(&self) -> FieldSetBuilder {
+        FieldSetBuilder::new(self.dialects(), self.settings.foreign_fields)
     }
 
     /// The limit of the first rule with the numbers in force, and what each request takes of its

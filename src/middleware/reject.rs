@@ -81,7 +81,7 @@ pub(super) fn render_refusal(
             let names: Vec<_> = refused.map(|(demand, _)| demand.limit().name()).collect();
             let mut response = fields::refusal(wording, status, &names, hint);
             if let Some(fields) = fields {
-                fields.write_to(response.headers_mut());
+                fields.write(&mut response);
             }
             response
         }
@@ -236,7 +236,7 @@ fn call_handler(handler: &Handler, refused: &RefusedRequest<'_>) -> Response<Byt
 /// Adds the fields that the response does not have yet.
 fn write_missing(fields: Option<FieldSet>, response: &mut Response<Bytes>) {
     if let Some(fields) = fields {
-        fields.write_missing_to(response.headers_mut());
+        fields.write_missing(response);
     }
 }
 

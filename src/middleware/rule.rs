@@ -16,7 +16,7 @@ use super::queue::Queue;
 use super::read_on::ReadOn;
 use super::response_head::ResponseHead;
 use crate::backend::{BucketId, Key};
-use crate::fields::PartitionKey;
+use crate::fields::{ForeignFields, PartitionKey};
 use crate::key::{Head, KeyError, KeyExtractor, global};
 use crate::limiter::{Limit, OnFailure};
 

@@ -80,7 +80,9 @@ fn with_fields(snapshots: &[Snapshot], mut parts: ResponseParts) -> ResponsePart
     if let Some(first) = snapshots.first() {
         let style = ResponseStyle::of(first.speech());
         if let Some(fields) = snapshot_fields(snapshots, &style) {
-            fields.write_to(parts.headers_mut());
+            let mut headers = std::mem::take(parts.headers_mut());
+            fields.write_to(&mut headers, parts.extensions_mut());
+            *parts.headers_mut() = headers;
         }
     }
     parts

@@ -4,5 +4,6 @@
 
 #[cfg(feature = "credentials")]
 mod dialects;
+mod foreign;
 mod grammar;
 mod refusals;

@@ -10,7 +10,7 @@ use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, ServiceExt, service_fn};
 
-use tollgate_testing::fuzz::bytes::{blanks, draws_each, fields};
+use tollgate_testing::fuzz::bytes::{draws_each, fields};
 use tollgate_testing::fuzz::field::Field;
 use tollgate_testing::fuzz::seeds::{Seed, seeds};
 
@@ -43,12 +43,8 @@ const WORDS: [&str; 26] = [
     "\\(15*9)",
 ];
 
-fn remaining_seeds() -> Vec<Seed> {
-    seeds(include_str!("../data/fuzz/inner_remaining.txt"))
-}
-
-fn draft_7_seeds() -> Vec<Seed> {
-    seeds(include_str!("../data/fuzz/inner_draft_7.txt"))
+fn list_seeds() -> Vec<Seed> {
+    seeds(include_str!("../data/fuzz/inner_lists.txt"))
 }
 
 /// The header fields of a response in which `inner` stood before ours were added: 9 of 10 are left.
@@ -73,142 +69,95 @@ fn lines(headers: &HeaderMap, name: &str) -> Field {
     Field(headers.get_all(name).iter().map(|line| line.as_bytes().to_vec()).collect())
 }
 
-// A second reading, of fields that are one line.
+/// The value of a member, and all of it, by the parser of another library.
+type Member = (String, String);
 
-/// A whole number that 64 bits can hold.
-fn number(text: &[u8]) -> Option<u64> {
-    let mut number: u64 = 0;
-    for byte in text {
-        let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
-        number = number.checked_mul(10)?.checked_add(digit.into())?;
-    }
-    (!text.is_empty()).then_some(number)
+/// The members of the lines that are lists of texts and numbers.
+fn members(inner: &Field) -> Vec<Member> {
+    let lines = inner.0.iter().filter_map(|line| std::str::from_utf8(line.trim_ascii()).ok());
+    lines.filter_map(members_of_line).flatten().collect()
 }
 
-fn only_line(field: &Field) -> Option<&[u8]> {
-    match &field.0[..] {
-        [line] => Some(line.trim_ascii()),
-        _ => None,
-    }
+fn members_of_line(line: &str) -> Option<Vec<Member>> {
+    let list: sfv::List = sfv::Parser::new(line).parse().ok()?;
+    let member = |entry: &sfv::ListEntry| match entry {
+        sfv::ListEntry::Item(item) => match &item.bare_item {
+            sfv::BareItem::String(name) => {
+                Some((format!("\"{}\"", name.as_str()), format!("{item:?}")))
+            }
+            sfv::BareItem::Integer(_) | sfv::BareItem::Decimal(_) => {
+                Some((format!("{:?}", item.bare_item), format!("{item:?}")))
+            }
+            _ => None,
+        },
+        sfv::ListEntry::InnerList(_) => None,
+    };
+    list.iter().map(member).collect()
 }
 
-fn draft_7_remaining(line: &[u8]) -> Option<u64> {
-    let mut remaining = None;
-    for member in line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
-        let key_len = member.iter().take_while(|byte| !b"=;".contains(byte)).count();
-        if &member[..key_len] == b"remaining" {
-            remaining = member[key_len..].strip_prefix(b"=").and_then(number);
+/// The members that follow ours: each name once.
+fn following(inner: &Field) -> Vec<Member> {
+    let mut following: Vec<Member> = Vec::new();
+    for (value, text) in members(inner) {
+        let is_known = value == "\"api\"" || following.iter().any(|(known, _)| *known == value);
+        if value.starts_with('"') && !is_known {
+            following.push((value, text));
         }
     }
-    remaining.filter(|_| !line.contains(&b'"'))
+    following
 }
 
-/// Whether ours replace what is there: nothing, or a larger number of a layer that has not refused.
-fn replaces(inner: &Field, remaining: fn(&[u8]) -> Option<u64>, has_refused: bool) -> bool {
-    let read = only_line(inner).and_then(remaining);
-    inner.0.is_empty() || !has_refused && read.is_some_and(|left| left > 9)
-}
-
-/// The names of the fields of a dialect, the one that is read first, and what ours are.
-const DRAFT_6: [(&str, &str); 3] =
-    [("ratelimit-remaining", "9"), ("ratelimit-limit", "10"), ("ratelimit-reset", "54")];
-const X_RATELIMIT: [(&str, &str); 2] =
-    [("x-ratelimit-remaining", "9"), ("x-ratelimit-limit", "10")];
-const DRAFT_7: [(&str, &str); 1] = [("ratelimit", "limit=10, remaining=9, reset=54")];
-
-fn agrees(
-    dialect: Dialect,
-    names: &[(&str, &str)],
-    inner: &Field,
-    remaining: fn(&[u8]) -> Option<u64>,
-    has_refused: bool,
-) -> Result<(), TestCaseError> {
-    let mut headers = inner.request(names[0].0).headers().clone();
-    if has_refused {
-        headers.insert("retry-after", "5".parse().unwrap());
-    }
-    let found = merged(dialect, &headers);
-    let is_replaced = replaces(inner, remaining, has_refused);
-    for &(name, ours) in names {
-        let wanted = if is_replaced { Field::written(ours) } else { lines(&headers, name) };
-        prop_assert_eq!(lines(&found, name), wanted, "{} {:?}", name, dialect);
-    }
-    Ok(())
+fn joined(inner: &Field) -> (HeaderMap, Vec<Member>) {
+    let mut headers = HeaderMap::new();
+    inner.put("ratelimit", &mut headers);
+    let found = merged(Dialect::Draft11, &headers);
+    let all = members(&lines(&found, "ratelimit"));
+    (found, all)
 }
 
 #[test]
-fn seeds_of_inner_fields_are_merged_as_recorded() {
-    for Seed { field, wanted } in remaining_seeds() {
-        assert_eq!(replaces(&field, number, false), wanted == "ours", "{field:?}");
-        agrees(Dialect::Draft6, &DRAFT_6, &field, number, false).unwrap();
-        agrees(Dialect::XRateLimit, &X_RATELIMIT, &field, number, false).unwrap();
-    }
-    for Seed { field, wanted } in draft_7_seeds() {
-        assert_eq!(replaces(&field, draft_7_remaining, false), wanted == "ours", "{field:?}");
-        agrees(Dialect::Draft7, &DRAFT_7, &field, draft_7_remaining, false).unwrap();
+fn seeds_of_inner_lists_are_joined_as_recorded() {
+    for Seed { field, wanted } in list_seeds() {
+        let (_, all) = joined(&field);
+        assert_eq!((all.len() - 1).to_string(), wanted, "{field:?}");
+        assert_eq!(all[1..], following(&field), "{field:?}");
     }
 }
 
 #[test]
-fn inner_fields_that_stay_and_that_are_replaced_are_drawn() {
-    draws_each(&fields(&remaining_seeds(), &WORDS), 2, |field| replaces(&field, number, false));
-    draws_each(&fields(&draft_7_seeds(), &WORDS), 2, |field| {
-        replaces(&field, draft_7_remaining, false)
-    });
+fn lists_that_follow_and_that_are_dropped_are_drawn() {
+    draws_each(&fields(&list_seeds(), &WORDS), 2, |field| !following(&field).is_empty());
 }
 
 proptest! {
-    /// The fields of a refusal stay, and so do fields that cannot be read, and fields with no more
-    /// left than ours.
+    /// A list of draft 11 is one line that parses: ours, then each member of the lines that are lists.
     #[test]
-    fn ours_replace_only_fields_with_more_left(
-        numbers in fields(&remaining_seeds(), &WORDS),
-        draft_7 in fields(&draft_7_seeds(), &WORDS),
-        (before, after) in blanks(),
-        has_refused in any::<bool>(),
-    ) {
-        agrees(Dialect::Draft6, &DRAFT_6, &numbers, number, has_refused)?;
-        agrees(Dialect::XRateLimit, &X_RATELIMIT, &numbers.padded(before, after), number, has_refused)?;
-        agrees(Dialect::Draft7, &DRAFT_7, &draft_7, draft_7_remaining, has_refused)?;
-        agrees(Dialect::Draft7, &DRAFT_7, &draft_7.padded(before, after), draft_7_remaining, false)?;
-        // Where the parser of another library reads a dictionary, it reads the same number.
-        let text = only_line(&draft_7).and_then(|line| std::str::from_utf8(line).ok());
-        if let Some(dictionary) = text.and_then(|text| sfv::Parser::new(text).parse::<sfv::Dictionary>().ok())
-            && replaces(&draft_7, draft_7_remaining, false)
-        {
-            let Some(sfv::ListEntry::Item(item)) = dictionary.get("remaining") else {
-                panic!("no number in {draft_7:?}");
-            };
-            prop_assert!(i64::from(item.bare_item.as_integer().unwrap()) > 9);
-        }
+    fn ours_come_before_the_lists_that_are_there(inner in fields(&list_seeds(), &WORDS)) {
+        let (found, all) = joined(&inner);
+        prop_assert_eq!(found.get_all("ratelimit").iter().count(), 1);
+        prop_assert_eq!(&all[0].0, "\"api\"");
+        prop_assert_eq!(&all[1..], &following(&inner)[..]);
     }
 
-    /// A list of draft 11 is one line, with our member in front of what was there. If all that was there
-    /// are lists, it is one.
+    /// Fields with room for one limit are ours, except in a refusal.
     #[test]
-    fn ours_come_before_the_lists_that_are_there(
-        members in fields(&draft_7_seeds(), &WORDS),
-        policies in fields(&remaining_seeds(), &WORDS),
+    fn ours_replace_fields_for_one_limit(
+        inner in fields(&list_seeds(), &WORDS),
+        has_refused in any::<bool>(),
     ) {
-        let mut headers = HeaderMap::new();
-        members.put("ratelimit", &mut headers);
-        policies.put("ratelimit-policy", &mut headers);
-        let found = merged(Dialect::Draft11, &headers);
-        for (name, ours, inner) in [
-            ("ratelimit", "\"api\";r=9;t=54", &members),
-            ("ratelimit-policy", "\"api\";q=10;w=60", &policies),
+        for (dialect, name, ours) in [
+            (Dialect::Draft6, "ratelimit-remaining", "9"),
+            (Dialect::XRateLimit, "x-ratelimit-remaining", "9"),
+            (Dialect::Draft7, "ratelimit", "limit=10, remaining=9, reset=54"),
         ] {
-            let there = inner.0.iter().filter(|line| !line.trim_ascii().is_empty());
-            let there: Vec<&[u8]> = there.map(Vec::as_slice).collect();
-            let wanted = [&[ours.as_bytes()], &there[..]].concat().join(&b", "[..]);
-            prop_assert_eq!(lines(&found, name), Field(vec![wanted.clone()]));
-            let list = |text: &[u8]| {
-                let text = std::str::from_utf8(text).ok()?;
-                Some(sfv::Parser::new(text).parse::<sfv::List>().ok()?.len())
-            };
-            if let Some(lens) = there.iter().map(|line| list(line)).collect::<Option<Vec<_>>>() {
-                prop_assert_eq!(list(&wanted), Some(1 + lens.iter().sum::<usize>()));
+            let mut headers = HeaderMap::new();
+            inner.put(name, &mut headers);
+            if has_refused {
+                headers.insert("retry-after", "5".parse().unwrap());
             }
+            let stays = has_refused && !inner.0.is_empty();
+            let wanted = if stays { lines(&headers, name) } else { Field::written(ours) };
+            prop_assert_eq!(lines(&merged(dialect, &headers), name), wanted);
         }
     }
 }

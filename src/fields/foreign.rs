@@ -1,0 +1,53 @@
+//! Fields about limits that the inner service has sent, such as those of the upstream of a gateway.
+
+use http::{HeaderMap, HeaderName};
+
+/// What becomes of fields about limits that are in a response already.
+///
+/// The upstream of a gateway may send limits of its own, which are not those of its clients.
+///
+/// Nested layers of this crate tell of all their limits, whatever the upstream sends, if only the
+/// innermost one replaces or removes: it alone sees nothing but fields of others. Fields that a handler
+/// sends by a [`Snapshot`](crate::Snapshot) are in the response already, too.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::fields::ForeignFields;
+/// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+///
+/// const API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
+///
+/// let layer = RateLimiter::in_memory().layer(&API).foreign_fields(ForeignFields::Remove);
+/// # drop(layer);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ForeignFields {
+    /// The limits of this layer come first in lists, and those of others follow, each name once. What
+    /// is not a list of the same draft is dropped, as nobody could read both. In a field with room for
+    /// one limit, that of this layer stands, except in a refusal of the inner service.
+    #[default]
+    Keep,
+    /// Fields that this layer sends replace those of the same names.
+    Replace,
+    /// All fields about limits are removed, of whatever dialect: `RateLimit`, and all whose names begin
+    /// with `RateLimit-`, `X-RateLimit-` or `X-Rate-Limit-`. `Retry-After` stays.
+    Remove,
+}
+
+/// Removes all fields about limits.
+#[cold]
+pub(super) fn remove_all(headers: &mut HeaderMap) {
+    let names: Vec<HeaderName> =
+        headers.keys().filter(|name| is_about_limits(name.as_str())).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+fn is_about_limits(name: &str) -> bool {
+    let name = name.strip_prefix("x-").unwrap_or(name);
+    let prefixes = ["ratelimit-", "rate-limit-"];
+    name == "ratelimit" || prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
