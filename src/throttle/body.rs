@@ -17,7 +17,9 @@ pin_project! {
     ///
     /// A frame of data that is larger than a piece is split, and each piece waits by itself. A piece
     /// has what the limit gains in 50 ms, and at most its capacity; so the bytes come evenly, and
-    /// frames of any size fit the limit. A limit that saves up far more, such as that of a day, has
+    /// frames of any size fit the limit. Nor has it more than fits in
+    /// [`max_reserved`](crate::Quota::max_reserved), or comes within
+    /// [`max_wait`](super::Throttle::max_wait). A limit that saves up far more, such as that of a day, has
     /// pieces of a 2,048th of its capacity, as far as it gains that in 10 s. While a piece waits,
     /// the inner body is not polled, so at most one frame is held. Trailers pass at once. No byte
     /// is copied if the data of the inner body is [`Bytes`].
@@ -71,12 +73,12 @@ impl<B> ThrottledBody<B> {
     }
 }
 
-/// How many bytes wait together: what the limit gains in [`PIECE_SPAN`], and no more than it can
-/// hold, or than it can reserve if it holds nothing.
+/// How many bytes wait together: what the limit gains in [`PIECE_SPAN`], and no more than it can hold,
+/// than it can reserve, or than it gains in the longest wait.
 ///
 /// Each piece is a call to the store. A limit that gains little and holds a lot, such as that of a
 /// day, has larger pieces, so that what it has saved up comes in [`MOST_PIECES`] of them or so.
-fn piece_of(limit: &Limit) -> u64 {
+fn piece_of(limit: &Limit, max_wait: Duration) -> u64 {
     let quota = limit.quota();
     let gain = |span: Duration| {
         let gain = u128::from(quota.rate()).saturating_mul(span.as_nanos());
@@ -84,13 +86,17 @@ fn piece_of(limit: &Limit) -> u64 {
         u64::try_from(gain).unwrap_or(u64::MAX)
     };
     let saved = quota.get_capacity().checked_div(MOST_PIECES).unwrap_or(0);
-    let most = match quota.get_capacity() {
-        0 => quota.get_max_reserved().unwrap_or(u64::MAX),
-        capacity => capacity,
+    // With no debt at all, nothing can wait, and a piece has to fit what is there.
+    let reserved = quota.get_max_reserved().filter(|&most| most > 0).unwrap_or(u64::MAX);
+    let most = match (quota.get_capacity(), quota.get_max_reserved()) {
+        (0, Some(0)) => 1,
+        (0, _) => reserved,
+        (capacity, _) => capacity.min(reserved),
     };
     // Each shard has its part.
     let most = most.checked_div(u64::from(quota.get_shards())).unwrap_or(most);
-    gain(PIECE_SPAN).max(saved.min(gain(LONGEST_SPAN))).min(most).max(1)
+    let piece = gain(PIECE_SPAN).max(saved.min(gain(LONGEST_SPAN)));
+    piece.min(most).min(gain(max_wait)).max(1)
 }
 
 /// Short enough for an even flow, and long enough that a piece costs little beside its bytes.
@@ -134,7 +140,8 @@ where
                 }
             }
             // By the numbers in force: a piece for others might never fit.
-            let piece = usize::try_from(piece_of(this.gate.limit())).unwrap_or(usize::MAX);
+            let piece = usize::try_from(piece_of(this.gate.limit(), this.gate.max_wait()))
+                .unwrap_or(usize::MAX);
             let piece = piece.min(this.rest.len());
             let piece = this.rest.split_to(piece);
             let cost = len(piece.len());
@@ -181,7 +188,9 @@ mod tests {
             (bytes.capacity(0), 50_000),
             (bytes.capacity(0).max_reserved(10_000), 10_000),
             (bytes.capacity(0).max_reserved(0), 1),
-            (bytes.capacity(10_000).max_reserved(1), 10_000),
+            (bytes.capacity(10_000).max_reserved(1), 1),
+            (bytes.capacity(10_000).max_reserved(0), 10_000),
+            (bytes.max_reserved(10_000), 10_000),
             (bytes.capacity(40_000).shards(4), 10_000),
             (Quota::token_bucket(60_000, MINUTE), 50),
             (Quota::token_bucket(10, DAY), 1),
@@ -190,7 +199,11 @@ mod tests {
             (Quota::token_bucket(100_000_000, DAY).capacity(0), 57),
             (Quota::fixed_window(60_000, MINUTE), 50),
         ] {
-            assert_eq!(piece_of(&Limit::new("bytes", quota)), piece, "{quota}");
+            assert_eq!(piece_of(&Limit::new("bytes", quota), Duration::MAX), piece, "{quota}");
+        }
+        let daily = Limit::new("bytes", Quota::token_bucket(100_000_000, DAY));
+        for (max_wait, piece) in [(20, 11_574), (5, 5_787), (0, 1)] {
+            assert_eq!(piece_of(&daily, Duration::from_secs(max_wait)), piece);
         }
     }
 }

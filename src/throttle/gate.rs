@@ -2,7 +2,10 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+#[cfg(feature = "middleware")]
+use std::time::Duration;
 
 use super::item_charge::ItemCharge;
 #[cfg(feature = "middleware")]
@@ -20,8 +23,9 @@ enum ItemTurn {
     /// The item may pass. So may the next one that costs nothing.
     Granted,
     // Boxed, since the future borrows the limit from the charge that it owns. It also keeps the
-    // adapters `Unpin`, as far as what they adapt is.
-    Pending(Pin<Box<dyn Future<Output = Result<(), RateLimited>> + Send>>),
+    // adapters `Unpin`, as far as what they adapt is. The mutex, which is never locked, makes them
+    // `Sync`: clients such as reqwest take no other bodies.
+    Pending(Mutex<Pin<Box<dyn Future<Output = Result<(), RateLimited>> + Send>>>),
     Failed(RateLimited),
 }
 
@@ -34,6 +38,11 @@ impl<T> Gate<T> {
     #[cfg(feature = "middleware")]
     pub(super) fn limit(&self) -> &Limit {
         self.charge.limiter.current_shared(&self.charge.limit)
+    }
+
+    #[cfg(feature = "middleware")]
+    pub(super) const fn max_wait(&self) -> Duration {
+        self.charge.max_wait
     }
 
     pub(super) const fn item(&self) -> Option<&T> {
@@ -56,7 +65,7 @@ impl<T> Gate<T> {
         self.item = Some(item);
         self.turn = match cost {
             0 => ItemTurn::Granted,
-            _ => ItemTurn::Pending(Box::pin(self.charge.clone().wait_for(cost))),
+            _ => ItemTurn::Pending(Mutex::new(Box::pin(self.charge.clone().wait_for(cost)))),
         };
     }
 
@@ -67,6 +76,7 @@ impl<T> Gate<T> {
     /// If the limit does not let it pass. Each later poll returns the same error.
     pub(super) fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RateLimited>> {
         if let ItemTurn::Pending(turn) = &mut self.turn {
+            let turn = turn.get_mut().unwrap_or_else(PoisonError::into_inner);
             self.turn = match ready!(turn.as_mut().poll(cx)) {
                 Ok(()) => ItemTurn::Granted,
                 Err(error) => ItemTurn::Failed(error),

@@ -80,7 +80,7 @@ impl<S, T> ThrottledSink<S, T> {
     where
         F: FnMut(&T) -> u64 + Send + 'static,
     {
-        self.cost = ItemCost::By(Box::new(cost));
+        self.cost = ItemCost::by(cost);
         self
     }
 

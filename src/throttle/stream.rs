@@ -73,7 +73,7 @@ impl<S: Stream> ThrottledStream<S> {
     where
         F: FnMut(&S::Item) -> u64 + Send + 'static,
     {
-        self.cost = ItemCost::By(Box::new(cost));
+        self.cost = ItemCost::by(cost);
         self
     }
 

@@ -58,7 +58,7 @@ impl<S: TryStream> ThrottledTryStream<S> {
     where
         F: FnMut(&S::Ok) -> u64 + Send + 'static,
     {
-        self.cost = ItemCost::By(Box::new(cost));
+        self.cost = ItemCost::by(cost);
         self
     }
 

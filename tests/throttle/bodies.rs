@@ -156,3 +156,44 @@ async fn what_a_limit_of_a_day_has_saved_up_does_not_come_in_crumbs() {
         last = at;
     }
 }
+
+/// Both ended with an error, though smaller pieces would have met the bound.
+#[tokio::test(start_paused = true)]
+async fn a_piece_fits_the_bounds_of_its_limit_and_of_its_wait() {
+    let reserving = Quota::token_bucket(1_000_000, SECOND).max_reserved(10_000);
+    let daily = Quota::token_bucket(100_000_000, DAY).capacity(10_000);
+    for (quota, max_wait, bytes) in
+        [(reserving, Duration::MAX, 1_500_000), (daily, Duration::from_secs(5), 50_000)]
+    {
+        let limit = Limit::new("bytes", quota);
+        let throttle = paused().throttle(&limit).max_wait(max_wait);
+        let (read, ..) = read(throttle.body(Full::new(numbered(0, bytes)))).await;
+        assert_eq!(read.len(), bytes, "{quota}");
+    }
+}
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn a_download_within_a_small_debt_arrives_whole() {
+    use axum::routing::get;
+    use tollgate_testing::web::{get as fetch, serve};
+    let quota = Quota::token_bucket(1_000_000, SECOND).capacity(20_000).max_reserved(10_000);
+    let throttle = tollgate::RateLimiter::in_memory().throttle(&Limit::new("bytes", quota));
+    let download = async move || {
+        axum::body::Body::new(throttle.body(axum::body::Body::from("x".repeat(100_000))))
+    };
+    let server = serve(axum::Router::new().route("/", get(download))).await;
+    assert_eq!(fetch(server, "/").await.body.len(), 100_000);
+}
+
+/// reqwest takes no other bodies.
+#[test]
+fn adapters_are_sync() {
+    fn sync<T: Send + Sync>(value: T) -> T {
+        value
+    }
+    let throttle = tollgate::RateLimiter::in_memory().throttle(&BYTES);
+    drop(sync(throttle.body(Full::new(Bytes::new()))));
+    drop(sync(throttle.stream(stream::iter([1_u8])).cost_with(|byte| u64::from(*byte))));
+    drop(sync(throttle.try_stream(stream::iter([Ok::<_, ()>(1_u8)])).cost_with(|_| 2)));
+}
