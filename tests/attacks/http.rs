@@ -297,14 +297,14 @@ async fn refusing_layers() -> [(u16, RateLimitLayer); 11] {
     drained.drain(std::time::Duration::ZERO);
     [
         (429, limiter.layer(&TWO)),
-        (429, limiter.layer(&TWO).cost(3)),
+        (413, limiter.layer(&TWO).cost(3)),
         (429, limiter.layer(&TWO).queue(std::time::Duration::ZERO)),
         (429, limiter.layer(&TWO).dialects([Dialect::Draft11, Dialect::XRateLimit])),
         (503, limiter.layer(&TWO).queue(Queue::new(MINUTE).max_waiters(0))),
         (503, drained.layer(&TWO).queue(MINUTE)),
         (503, broken(false)),
         (503, broken(true)),
-        (500, limiter.layer(by_user())),
+        (400, limiter.layer(by_user())),
         (401, limiter.layer(by_user().missing_key(unauthorized))),
         (400, limiter.layer(Rule::new(&TWO).key_with(nonsense))),
     ]
@@ -354,7 +354,7 @@ async fn no_refusal_of_a_handler_may_be_stored() {
     };
     let broken = RateLimiter::new(Broken { later: true });
     for (route, status) in
-        [(ask(spent().await, 1), 429), (ask(spent().await, 3), 429), (ask(broken, 1), 503)]
+        [(ask(spent().await, 1), 429), (ask(spent().await, 3), 413), (ask(broken, 1), 503)]
     {
         let server = serve(Router::new().route("/", route)).await;
         // A handler that leaves by `?` answers in problem details, whatever the request says.

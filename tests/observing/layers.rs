@@ -55,7 +55,7 @@ fn a_layer_of_one_rule_tells_each_request_once() {
     assert_eq!(status(&service, by("alice")), 429);
     assert_eq!(journal.take(), ["layer two refused 2 after 60s *"]);
     let large = limiter.layer(&TWO).cost(3).layer(inner());
-    assert_eq!(status(&large, anonymous()), 429);
+    assert_eq!(status(&large, anonymous()), 413);
     assert_eq!(journal.take(), ["layer two too_large 3 *"]);
 }
 
@@ -91,7 +91,7 @@ fn a_request_without_a_key_is_told_as_such() {
         (answer, journal.take())
     };
     let no_key = |source: &str| vec![format!("{source} two no_key 0 *")];
-    assert_eq!(told(keyed(), anonymous()), (500, no_key("layer")));
+    assert_eq!(told(keyed(), anonymous()), (400, no_key("layer")));
     assert_eq!(told(keyed(), by("")), (400, no_key("layer")));
     let unauthorized = keyed().missing_key(MissingKey::Reject(StatusCode::UNAUTHORIZED));
     assert_eq!(told(unauthorized, anonymous()), (401, no_key("layer")));
@@ -123,11 +123,11 @@ fn a_request_that_is_exempt_is_told_as_such() {
 fn what_is_not_asked_is_not_told() {
     let (journal, limiter) = observed();
     let rules = limiter.layer(&HOURLY).and(Rule::new(&TWO).key(header("x-user")));
-    assert_eq!(status(&rules.layer(inner()), anonymous()), 500);
+    assert_eq!(status(&rules.layer(inner()), anonymous()), 400);
     assert_eq!(journal.take(), ["layer two no_key 0 *"]);
     // Nor is a shadow, if the request is rejected.
     let rules = limiter.layer(Rule::new(&TWO).cost(3)).and(Rule::new(&HOURLY).shadow());
-    assert_eq!(status(&rules.layer(inner()), anonymous()), 429);
+    assert_eq!(status(&rules.layer(inner()), anonymous()), 413);
     assert_eq!(journal.take(), ["layer two too_large 3 *"]);
     assert_eq!(at_once(limiter.peek(&HOURLY)).unwrap().remaining(), 100);
 }

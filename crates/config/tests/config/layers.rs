@@ -95,7 +95,7 @@ async fn keys_are_those_that_the_text_names() {
         (
             "\"header x-user\"",
             vec![one.clone(), alice.clone(), ASK.with("x-user", "Alice")],
-            [500, 200, 200],
+            [400, 200, 200],
         ),
         (
             "\"header x-user, ignore case\"",
@@ -123,7 +123,7 @@ async fn keys_are_those_that_the_text_names() {
                 ASK.with("authorization", "Bearer ab"),
                 one.clone(),
             ],
-            [200, 400, 500],
+            [200, 400, 401],
         ),
         (
             "\"api key x-api-key\"",
@@ -152,7 +152,7 @@ async fn keys_are_those_that_the_text_names() {
             ],
             [200, 200, 429],
         ),
-        ("\"matched path\"", vec![one.clone(), one.clone(), one.clone()], [500, 500, 500]),
+        ("\"matched path\"", vec![one.clone(), one.clone(), one.clone()], [404, 404, 404]),
         (
             "\"header x-user or client address\"",
             vec![alice.clone(), one.clone(), one.clone()],
