@@ -34,6 +34,7 @@ impl Bucket {
     /// Whether a state in these numbers has a time after `latest`, and is no block and no debt.
     #[inline]
     #[doc(hidden)]
+    #[must_use]
     pub fn is_ahead(&self, State { value, ts }: State, latest: Timestamp) -> bool {
         // With a capacity of all units that can be counted, a block leaves the least value, which
         // is 0.
@@ -44,6 +45,7 @@ impl Bucket {
     /// is asked for by the numbers of `asked`: that of an absent one. Windows keep their phase by
     /// that.
     #[doc(hidden)]
+    #[must_use]
     pub fn time_of_now(&self, asked: &Self, now: Timestamp, phase: Timestamp) -> Timestamp {
         if self.step() == asked.step() { asked.absent(now, phase).ts } else { now }
     }

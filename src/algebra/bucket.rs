@@ -100,6 +100,7 @@ impl Bucket {
 
     /// The same bucket with less room: it saves up to so many units, and starts with no more.
     #[doc(hidden)]
+    #[must_use]
     pub fn with_capacity(&self, capacity: Units) -> Self {
         let capacity = capacity.clamp(0, self.capacity);
         let is_full_at_first = self.initial == self.capacity;
@@ -124,6 +125,7 @@ impl Bucket {
     /// The calendar of the windows, if they have one.
     #[inline]
     #[doc(hidden)]
+    #[must_use]
     pub const fn calendar(&self) -> Option<Calendar> {
         self.calendar
     }
@@ -395,6 +397,7 @@ impl Bucket {
 
     /// A state after so many more windows have begun, at the same time.
     #[doc(hidden)]
+    #[must_use]
     pub fn with_windows(&self, State { value, ts }: State, windows: u64) -> State {
         State { value: self.with_gained(value, windows), ts }
     }
@@ -465,6 +468,7 @@ impl Bucket {
     /// then for every store, also for one that no longer knows its calendar.
     #[inline]
     #[doc(hidden)]
+    #[must_use]
     pub fn drop_at(&self, state: State) -> Timestamp {
         let steps = self.steps_to_gain(self.missing(state.value));
         state.ts.plus_micros(steps.saturating_mul(self.step.get()))

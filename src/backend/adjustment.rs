@@ -157,18 +157,21 @@ impl<'a> Adjustment<'a> {
     /// Sets the state that the charge has left which took the units. Only a store that keeps part
     /// of its tokens elsewhere has to know where they came from.
     #[doc(hidden)]
+    #[must_use]
     pub const fn with_charged(mut self, left: State) -> Self {
         self.charged = Some(left);
         self
     }
 
     #[doc(hidden)]
+    #[must_use]
     pub const fn charged(&self) -> Option<State> {
         self.charged
     }
 
     /// Sets the mark and the charged state of another adjustment.
     #[doc(hidden)]
+    #[must_use]
     pub const fn with_marks_of(mut self, other: &Self) -> Self {
         (self.mark, self.charged) = (other.mark, other.charged);
         self
@@ -356,6 +359,7 @@ impl<'a> Adjustment<'a> {
 
     /// Whether some buckets do not allow this change.
     #[doc(hidden)]
+    #[must_use]
     pub const fn is_conditional(&self) -> bool {
         matches!(self.change, Change::Undo { .. })
     }
@@ -427,6 +431,7 @@ pub(super) fn cost_in(units: Units, from: &Bucket, to: &Bucket) -> Units {
 }
 
 /// A time in microseconds, rounded up: a block never ends early.
+#[must_use]
 pub fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
 }

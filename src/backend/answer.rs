@@ -243,6 +243,7 @@ impl Applied {
     /// Sets what it says beside its readings.
     #[inline(always)]
     #[doc(hidden)]
+    #[must_use]
     pub fn with_remarks(self, remarks: Remarks) -> Self {
         if remarks.0.is_none() { self } else { self.with_some_remarks(remarks) }
     }
@@ -291,6 +292,7 @@ impl Applied {
 
     /// Whether any bucket stays in faster numbers.
     #[doc(hidden)]
+    #[must_use]
     pub fn has_kept(&self) -> bool {
         self.remarks.0.as_ref().is_some_and(|remarks| !remarks.kept.is_empty())
     }
@@ -438,6 +440,7 @@ impl Reading {
 
     #[inline]
     #[doc(hidden)]
+    #[must_use]
     pub const fn in_micros(verdict: Verdict, state: State, units: Units, wait: u64) -> Self {
         let (mark, origin, unpaid) = (ResetMark::NONE, Origin::Store, Unpaid::NOTHING);
         Self { verdict, state, units, wait, mark, origin, unpaid }

@@ -38,6 +38,7 @@ impl<'a> BucketId<'a> {
 
     #[inline]
     #[doc(hidden)]
+    #[must_use]
     pub const fn head(&self) -> LimitHead {
         self.head
     }

@@ -180,6 +180,7 @@ impl BackendError {
 
     /// Whether another transaction held what the call needed.
     #[doc(hidden)]
+    #[must_use]
     pub const fn is_locked(&self) -> bool {
         matches!(self.0, Problem::Locked { .. })
     }
@@ -226,6 +227,7 @@ impl BackendError {
     /// This error, inside a transaction of the application. An outage is none there: the server has
     /// aborted the transaction, so work that goes on cannot be committed.
     #[doc(hidden)]
+    #[must_use]
     pub fn in_transaction(self) -> Self {
         let (backend, cause) = match self.0 {
             Problem::Unavailable { backend, cause } => (backend, Some(cause)),
@@ -267,12 +269,14 @@ impl BackendError {
 
     /// The store's answer does not have a reading for every charge.
     #[doc(hidden)]
+    #[must_use]
     pub const fn incomplete() -> Self {
         Self(Problem::Incomplete)
     }
 
     /// Something happened that the code of this crate rules out.
     #[doc(hidden)]
+    #[must_use]
     pub const fn internal(backend: &'static str, what: &'static str) -> Self {
         Self(Problem::Internal { backend, what })
     }

@@ -151,6 +151,7 @@ impl Key {
 
     /// The key with this [encoding](Self::as_bytes); `None` if no key has it.
     #[doc(hidden)]
+    #[must_use]
     pub fn from_encoded(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -328,6 +329,7 @@ pub enum Part<'a> {
 }
 
 /// The first part of an encoded key, and the encoding of the others.
+#[must_use]
 pub fn next_part(bytes: &[u8]) -> Option<(Part<'_>, &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     match tag {

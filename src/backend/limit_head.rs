@@ -32,6 +32,7 @@ impl LimitHead {
     /// The words, if they are the whole name and the name is not empty. Then different names have
     /// different words.
     #[inline(always)]
+    #[must_use]
     pub const fn whole(self) -> Option<[u64; 2]> {
         match self.0 {
             [0, _] => None,

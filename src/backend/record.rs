@@ -94,6 +94,7 @@ impl BucketRecord {
 
     /// The units that the bucket holds at `now`.
     #[doc(hidden)]
+    #[must_use]
     pub fn value_at(&self, now: Timestamp) -> i64 {
         self.bucket.refresh(self.state, now).value
     }
@@ -101,6 +102,7 @@ impl BucketRecord {
     /// The numbers in which the state counts. A record that was read from numbers has neither
     /// `max_reserved`, nor the start of the windows, nor how far below its capacity a bucket began.
     #[doc(hidden)]
+    #[must_use]
     pub const fn bucket(&self) -> &Bucket {
         &self.bucket
     }
@@ -119,6 +121,7 @@ impl BucketRecord {
     /// `latest`: a wrong clock has written it.
     #[inline]
     #[doc(hidden)]
+    #[must_use]
     pub fn caught_up(
         &self,
         id: BucketId<'_>,
@@ -133,12 +136,14 @@ impl BucketRecord {
 
     /// What a store that keeps this record finds for a charge by the numbers of `bucket`.
     #[doc(hidden)]
+    #[must_use]
     pub fn find(&self, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> Found {
         find(&self.bucket, bucket, self.state, id, now)
     }
 
     /// The state, converted to `bucket`; `None` if it counts as absent there.
     #[doc(hidden)]
+    #[must_use]
     pub fn state_in(&self, id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> Option<State> {
         self.find(id, bucket, now).state_in(id, bucket, now)
     }
@@ -146,6 +151,7 @@ impl BucketRecord {
     /// Whether the bucket keeps its numbers until those of `bucket` admit a request: some is used,
     /// and its own refill faster.
     #[doc(hidden)]
+    #[must_use]
     pub fn is_kept_from(&self, bucket: &Bucket, now: Timestamp) -> bool {
         is_used(&self.bucket, bucket, self.state, now) && !self.bucket.yields_to(bucket)
     }
@@ -183,6 +189,7 @@ impl Hash for BucketRecord {
 }
 
 /// What a store has of a bucket, for a call by some numbers.
+#[expect(clippy::exhaustive_enums, reason = "each store handles all of them")]
 #[derive(Clone, Debug)]
 pub enum Found {
     /// Nothing, or a bucket that is full by other numbers: it may as well have been dropped.

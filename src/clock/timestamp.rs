@@ -91,6 +91,7 @@ impl Timestamp {
     /// [`since`](Self::since), as a bare number of microseconds.
     #[inline]
     #[doc(hidden)]
+    #[must_use]
     pub const fn micros_since(self, earlier: Self) -> u64 {
         // Zero for a clock that went back, which gains no tokens then. The distance of two `i64`
         // fits a `u64`, while a subtraction could overflow.
@@ -107,6 +108,7 @@ impl Timestamp {
     /// [`saturating_add`](Self::saturating_add) for a bare number of microseconds.
     #[inline]
     #[doc(hidden)]
+    #[must_use]
     pub const fn plus_micros(self, micros: u64) -> Self {
         Self(self.0.saturating_add_unsigned(micros))
     }

@@ -12,6 +12,9 @@ use super::item_charge::ItemCharge;
 use crate::limiter::Limit;
 use crate::limiter::RateLimited;
 
+/// The wait of an item.
+type Turn = Pin<Box<dyn Future<Output = Result<(), RateLimited>> + Send>>;
+
 /// Holds one item until its tokens are there.
 pub(super) struct Gate<T> {
     charge: ItemCharge,
@@ -25,7 +28,7 @@ enum ItemTurn {
     // Boxed, since the future borrows the limit from the charge that it owns. It also keeps the
     // adapters `Unpin`, as far as what they adapt is. The mutex, which is never locked, makes them
     // `Sync`: clients such as reqwest take no other bodies.
-    Pending(Mutex<Pin<Box<dyn Future<Output = Result<(), RateLimited>> + Send>>>),
+    Pending(Mutex<Turn>),
     Failed(RateLimited),
 }
 

@@ -43,12 +43,14 @@ pub struct TestAdjustment {
 }
 
 impl TestBucket {
+    #[must_use]
     pub fn id(&self) -> BucketId<'_> {
         BucketId::new(self.limit, &self.key).shard(self.shard)
     }
 }
 
 impl TestCharge {
+    #[must_use]
     pub fn charge(&self) -> Charge<'_> {
         let (id, bucket) = (self.target.id(), &self.bucket);
         let charge = match self.takes {
@@ -61,12 +63,14 @@ impl TestCharge {
 }
 
 impl TestAdjustment {
+    #[must_use]
     pub fn adjustment(&self) -> Adjustment<'_> {
         Adjustment::new(self.target.id(), &self.bucket, self.change)
     }
 }
 
 /// The keys of a history.
+#[must_use]
 pub fn keys() -> [Key; 3] {
     [Key::GLOBAL, Key::from("alice"), Key::from((7_u64, "bob"))]
 }
@@ -96,6 +100,7 @@ enum QuotaChanges {
 
 impl History {
     /// A history in which the quotas change; how often depends on the seed.
+    #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut dice = Dice(seed);
         let limits = ["a", "b", "c"].map(|name| (name, random_quota(&mut dice))).to_vec();
@@ -109,6 +114,7 @@ impl History {
 
     /// A history in which the quotas stay, and every full bucket equals one that was never used.
     #[allow(dead_code, reason = "for tests of stores that drop full buckets")]
+    #[must_use]
     pub fn steady(seed: u64) -> Self {
         let mut history = Self { changes: QuotaChanges::Never, ..Self::new(seed) };
         for (_, quota) in &mut history.limits {

@@ -59,6 +59,8 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::as_conversions,
+    clippy::exhaustive_enums,
+    clippy::exhaustive_structs,
     reason = "this is test code: it panics where a store is wrong, and its numbers are its own"
 )]
 

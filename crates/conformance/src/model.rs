@@ -25,8 +25,11 @@ impl RecordMap {
     /// Removes the buckets that a store may have dropped by `now`, and returns their names.
     pub(super) fn remove_droppable(&mut self, now: Timestamp) -> Vec<OwnedBucketId> {
         let may_drop =
-            |record: &mut BucketRecord| record.droppable_at().is_some_and(|full| full <= now);
-        self.records.extract_if(.., |_, record| may_drop(record)).map(|(id, _)| id).collect()
+            |record: &BucketRecord| record.droppable_at().is_some_and(|full| full <= now);
+        let full = self.records.iter().filter(|(_, record)| may_drop(record));
+        let full: Vec<_> = full.map(|(id, _)| id.clone()).collect();
+        full.iter().for_each(|id| drop(self.records.remove(id)));
+        full
     }
 }
 

@@ -34,6 +34,7 @@
     missing_docs,
     clippy::exhaustive_enums,
     clippy::exhaustive_structs,
+    clippy::len_without_is_empty,
     clippy::must_use_candidate,
     clippy::return_self_not_must_use,
     reason = "its users are the stores of this workspace"

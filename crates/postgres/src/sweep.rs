@@ -97,7 +97,7 @@ const PAGES: i64 = 100;
 
 /// How long it may wait for a connection. A new one could be waited for without an end: the pool of an
 /// application need not set how long one may take.
-const LONGEST_TURN: Duration = Duration::from_mins(10);
+const LONGEST_TURN: Duration = Duration::from_secs(600);
 
 /// How long its statement may take: it needs milliseconds.
 const LONGEST: Duration = Duration::from_secs(5);

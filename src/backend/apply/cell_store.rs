@@ -90,6 +90,7 @@ pub(super) fn write_refused<C: CellStore>(
 
 /// The state of a bucket that is not stored.
 #[inline]
+#[must_use]
 pub fn absent(id: BucketId<'_>, bucket: &Bucket, now: Timestamp) -> State {
     // Only fixed windows without a start need a phase, which takes a hash.
     let phase = if bucket.needs_phase() { id.phase(bucket) } else { now };

@@ -103,6 +103,7 @@ impl DebtorQuery {
 
     /// The same request by other numbers: what each of its numbers becomes.
     #[doc(hidden)]
+    #[must_use]
     pub fn map_buckets(&self, map: impl Fn(&Bucket) -> Bucket) -> Self {
         let earlier = self.earlier.iter().map(&map).collect();
         Self { bucket: map(&self.bucket), earlier, ..self.clone() }

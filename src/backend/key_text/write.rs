@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use crate::backend::key::{Part, next_part};
 
 /// What a key is written to.
+#[expect(clippy::len_without_is_empty, reason = "a name is never empty")]
 pub trait KeySink: fmt::Write {
     /// The bytes that were written so far.
     fn len(&self) -> usize;
@@ -134,6 +135,7 @@ impl KeySink for TextSink {
 
 /// Whether a byte of text stands for itself.
 #[inline]
+#[must_use]
 pub const fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'@' | b'+' | b'/')
 }
