@@ -9,6 +9,7 @@ mod fuzz_nodes;
 mod fuzz_urls;
 #[cfg(feature = "memory")]
 mod hostile;
+mod late;
 mod process;
 mod sentinel;
 mod single;
