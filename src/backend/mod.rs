@@ -112,6 +112,8 @@ mod on_failure;
 #[cfg(feature = "optimistic")]
 mod optimistic;
 mod origin;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+mod overdue;
 mod owned;
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use tokio::time::sleep;
 use tollgate::backend::{BackendError, CircuitBreaker, DenyCache, Memory, Redis};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimited, RateLimiter};
 use tollgate_testing::redis::{Cluster, Mode, Proxy, Server};
@@ -103,11 +104,23 @@ async fn a_node_that_a_call_is_redirected_to_hangs() {
     .await;
     cluster.begin_move(slot, from, to);
     cluster.node(to).stop();
+    // Others are answered by that node all the while.
+    let others = limiter.clone();
+    let is_there = |key: &String| {
+        cluster.node_of_slot(cluster.slot_of(format!("tollgate:counted:{key}"))) == from
+    };
+    let key = (0..).map(|nth| format!("o{nth}")).find(is_there).unwrap();
+    let others = tokio::spawn(async move {
+        while others.limit(&COUNTED).key(&*key).await.is_ok() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    });
     let mut told = Vec::new();
     // Meanwhile the connection is kept.
     for _ in 0..3 {
         told.push(limiter.limit(&COUNTED).key("new").await.unwrap_err());
     }
     cluster.node(to).resume();
+    others.abort();
     assert!(told.iter().any(RateLimited::is_outage), "{told:?}");
 }

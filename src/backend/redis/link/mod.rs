@@ -39,7 +39,6 @@ mod error;
 mod failure;
 mod node;
 mod node_state;
-mod overdue;
 mod retry_action;
 mod scan;
 mod sentinel;

@@ -14,8 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 
 use super::allowance::{Allowance, BoundedStream};
-use super::overdue::Overdue;
 use super::silence::Silence;
+use crate::backend::overdue::Overdue;
 
 /// A connection on which any number of commands may be under way. Clones share it, and the last
 /// clone ends it.
@@ -30,7 +30,7 @@ struct WireShared {
     silence: Arc<Silence>,
     /// The task that writes commands and reads answers, and how late it is.
     driver: AbortHandle,
-    overdue: Arc<Overdue>,
+    overdue: Overdue,
     end: Arc<ConnectionEnd>,
 }
 
@@ -73,8 +73,8 @@ impl Wire {
         let stream = BoundedStream::new(stream, Arc::clone(&allowance), Arc::clone(&silence));
         let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
         let (client, driver) = opened.map_err(in_its_words)?;
-        let overdue = Overdue::new();
-        let driver = tokio::spawn(Arc::clone(&overdue).watch(driver)).abort_handle();
+        let overdue = Overdue::from(Duration::ZERO);
+        let driver = tokio::spawn(overdue.watch(driver)).abort_handle();
         let shared = WireShared { allowance, silence, driver, overdue, end };
         Ok(Self { client, shared: Arc::new(shared) })
     }
