@@ -1,6 +1,6 @@
 //! What the tests and benchmarks of tollgate share.
 //!
-//! `postgres`, `redis`, [`cases`], [`dice`], [`draw`] and [`fuzz`] know nothing of the library. The unit tests in
+//! `clock`, `postgres`, `redis`, [`cases`], [`dice`], [`draw`] and [`fuzz`] know nothing of the library. The unit tests in
 //! its `src` can use these and no others: for them, all types of the library would be there twice.
 
 #![allow(
@@ -19,6 +19,8 @@ pub mod broken;
 pub mod cases;
 #[cfg(unix)]
 mod certificates;
+#[cfg(unix)]
+pub mod clock;
 pub mod debtors;
 pub mod dice;
 pub mod draw;
