@@ -28,7 +28,9 @@ impl RecordMap {
             |record: &BucketRecord| record.droppable_at().is_some_and(|full| full <= now);
         let full = self.records.iter().filter(|(_, record)| may_drop(record));
         let full: Vec<_> = full.map(|(id, _)| id.clone()).collect();
-        full.iter().for_each(|id| drop(self.records.remove(id)));
+        for id in &full {
+            self.records.remove(id);
+        }
         full
     }
 }

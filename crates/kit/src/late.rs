@@ -88,5 +88,27 @@ pub async fn in_time<T>(
     }
 }
 
+/// Waits for an exchange of several steps with a server for so long, and for as much longer as this
+/// process is late with the steps; `None` if it takes longer.
+pub async fn patiently<T>(within: Duration, exchange: impl Future<Output = T>) -> Option<T> {
+    let mut exchange = std::pin::pin!(exchange);
+    let (begun, mut most) = (Instant::now(), Duration::ZERO);
+    loop {
+        let deadline = begun.checked_add(within)?.checked_add(most.saturating_mul(STEPS))?;
+        if let Ok(done) = tokio::time::timeout_at(deadline, exchange.as_mut()).await {
+            return Some(done);
+        }
+        let lag = Lag::since(deadline).await;
+        if !lag.is_felt(within) || lag.0 <= most {
+            return None;
+        }
+        most = lag.0;
+    }
+}
+
+/// How many steps there are: to connect, to log in with TLS, and to ask something. Each takes as many tasks
+/// as an answer.
+const STEPS: u32 = 8;
+
 /// How many tasks an answer passes between socket and caller, and one more for the socket.
 const HOPS: usize = 4;

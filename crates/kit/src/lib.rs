@@ -47,6 +47,7 @@ pub mod hashed;
 pub mod key_name;
 pub mod late;
 pub mod operation;
+pub mod overdue;
 pub mod pages;
 pub mod replay;
 pub mod request;

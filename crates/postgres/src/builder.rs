@@ -28,6 +28,7 @@ use super::tls::{Canceller, Certificates, manager};
 use tollgate::backend::BackendError;
 use tollgate_kit::batch::{Batcher, Bounds};
 use tollgate_kit::key_name::KeyNames;
+use tollgate_kit::overdue::Overdue;
 use tollgate_kit::pages::PageTurns;
 use tollgate_kit::store_time::StoreTime;
 
@@ -304,7 +305,7 @@ impl PostgresBuilder {
         let schema = Schema::new(&self.schema).map_err(wrong)?;
         let names =
             KeyNames::untagged(self.prefix.clone(), self.secret.as_deref()).map_err(wrong)?;
-        let ((pool, canceller), connections) = (self.pool()?, self.connections.get());
+        let ((pool, canceller, overdue), connections) = (self.pool()?, self.connections.get());
         // Not all connections of a pool, so that decisions about other buckets have some.
         let aside = pool.status().max_size.saturating_sub(connections).clamp(1, connections);
         let common_patience = millis(common_lock_patience(self.deadline)).to_string();
@@ -321,6 +322,7 @@ impl PostgresBuilder {
             time: StoreTime::default(),
             pool,
             canceller,
+            overdue,
             schema,
             common_call,
             patient_call,
@@ -354,9 +356,11 @@ impl PostgresBuilder {
         matches!(&self.source, Source::Url(url) if !self.is_pooled_elsewhere && !has_theirs(url))
     }
 
-    fn pool(&self) -> Result<(Pool, Canceller), BackendError> {
+    fn pool(&self) -> Result<(Pool, Canceller, Overdue), BackendError> {
         let url = match &self.source {
-            Source::Pool(pool) => return Ok((pool.clone(), Canceller::Plain)),
+            Source::Pool(pool) => {
+                return Ok((pool.clone(), Canceller::Plain, Overdue::from(self.deadline / 8)));
+            }
             Source::Url(url) => url,
         };
         let wrong = |text: String| BackendError::misconfigured(STORE, text);
@@ -378,8 +382,9 @@ impl PostgresBuilder {
                  -c lock_timeout={lock} {options}"
             ));
         }
+        let overdue = Overdue::from(self.deadline / 8);
         let (manager, canceller) =
-            manager(config, &self.certificates).map_err(|text| wrong(text.to_owned()))?;
+            manager(config, &self.certificates, &overdue).map_err(|text| wrong(text.to_owned()))?;
         let pool = Pool::builder(manager)
             .max_size(self.connections.get().saturating_mul(2))
             .runtime(Runtime::Tokio1)
@@ -387,7 +392,7 @@ impl PostgresBuilder {
             .create_timeout(Some(patience))
             .recycle_timeout(Some(patience));
         let pool = pool.build().map_err(|error| wrong(error.to_string()))?;
-        Ok((pool, canceller))
+        Ok((pool, canceller, overdue))
     }
 }
 

@@ -24,6 +24,7 @@ use tollgate::clock::SystemClock;
 use tollgate::clock::{Clock, Timestamp};
 use tollgate_kit::batch::{Bounds, Carrier, Division, Job};
 use tollgate_kit::operation::Operation;
+use tollgate_kit::overdue::Overdue;
 use tollgate_kit::replay::Replay;
 use tollgate_kit::store_time::StoreTime;
 
@@ -31,6 +32,8 @@ use tollgate_kit::store_time::StoreTime;
 pub(super) struct PostgresCarrier {
     pub(super) pool: Pool,
     pub(super) canceller: Canceller,
+    /// How late the tasks of connections are, unless these are another pool's.
+    pub(super) overdue: Overdue,
     pub(super) time: StoreTime,
     pub(super) schema: Schema,
     /// The statement of a call for all buckets, which waits for a lock only a moment.
@@ -53,7 +56,7 @@ pub(super) struct PostgresCarrier {
 impl Carrier for PostgresCarrier {
     const STORE: &'static str = STORE;
 
-    type Mark = BucketHashes;
+    type Mark = Mark;
 
     async fn call(&self, slot: u16, jobs: &[Job]) -> Result<Replay, BackendError> {
         let mut timed = self.time.begin(self.own_time());
@@ -142,8 +145,9 @@ impl Carrier for PostgresCarrier {
         }
     }
 
-    fn mark(&self, operation: &Operation) -> BucketHashes {
-        operation.names().iter().map(|name| name.own_hash()).collect()
+    fn mark(&self, operation: &Operation) -> Mark {
+        let buckets = operation.names().iter().map(|name| name.own_hash()).collect();
+        Mark { buckets, overdue: self.overdue.total() }
     }
 
     /// The first of the jobs of a call has had no more time; the others may wait again.
@@ -152,11 +156,23 @@ impl Carrier for PostgresCarrier {
         Aside::is_aside(slot) && error.is_locked() && left > self.margin().saturating_add(TICK)
     }
 
-    fn late(&self, slot: u16, mark: &BucketHashes) -> Option<BackendError> {
+    fn late(&self, slot: u16, mark: &Mark) -> Option<BackendError> {
         // What has a slot of its own waits for a row, or for others who do.
-        let is_locked = Aside::is_aside(slot) || self.aside.is_locked(mark);
-        is_locked.then(|| BackendError::locked(STORE, self.deadline))
+        if Aside::is_aside(slot) || self.aside.is_locked(&mark.buckets) {
+            return Some(BackendError::locked(STORE, self.deadline));
+        }
+        // As where a caller itself is late.
+        let overdue = self.overdue.total().saturating_sub(mark.overdue);
+        (overdue >= self.deadline / 2).then(|| BackendError::overloaded(STORE, self.deadline))
     }
+}
+
+/// What tells why an operation is late.
+#[derive(Debug)]
+pub(super) struct Mark {
+    buckets: BucketHashes,
+    /// How late this process had been by then in all, with what it writes and reads.
+    overdue: Duration,
 }
 
 impl PostgresCarrier {

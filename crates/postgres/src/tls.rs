@@ -1,15 +1,19 @@
 //! How connections are made, with TLS or without, and how their statements are cancelled.
 
+use std::pin::Pin;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, RecyclingMethod};
+use deadpool_postgres::{Connect, Manager, ManagerConfig, RecyclingMethod};
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{CancelToken, Config, NoTls};
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, Socket};
 #[cfg(feature = "tls")]
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use tollgate_kit::overdue::Overdue;
 #[cfg(feature = "tls")]
 use tollgate_kit::tls::client_config;
 
@@ -63,7 +67,7 @@ impl Canceller {
 /// How long it may take to reach the server.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Makes connections by these settings, and cancels their statements.
+/// Makes connections by these settings, with tasks that are watched, and cancels their statements.
 ///
 /// # Errors
 ///
@@ -71,6 +75,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 pub(super) fn manager(
     mut config: Config,
     certificates: &Certificates,
+    overdue: &Overdue,
 ) -> Result<(Manager, Canceller), &'static str> {
     // A closed connection is noticed without a question to the server.
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
@@ -86,10 +91,39 @@ pub(super) fn manager(
         let own = certificates.client.as_ref().map(|(chain, key)| (&**chain, &**key));
         let tls = client_config(certificates.root.as_deref(), own)?;
         let tls = MakeRustlsConnect::new(tls);
-        return Ok((Manager::from_config(config, tls.clone(), recycling), Canceller::Tls(tls)));
+        let connect = Watched { tls: tls.clone(), overdue: overdue.clone() };
+        return Ok((Manager::from_connect(config, connect, recycling), Canceller::Tls(tls)));
     }
     if config.get_ssl_mode() == SslMode::Require && !cfg!(feature = "tls") {
         return Err("`sslmode=require` needs the feature `tls`");
     }
-    Ok((Manager::from_config(config, NoTls, recycling), Canceller::Plain))
+    let connect = Watched { tls: NoTls, overdue: overdue.clone() };
+    Ok((Manager::from_connect(config, connect, recycling), Canceller::Plain))
+}
+
+/// Makes connections.
+struct Watched<T> {
+    tls: T,
+    overdue: Overdue,
+}
+
+impl<T> Connect for Watched<T>
+where
+    T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+    T::Stream: Send + Sync,
+    T::TlsConnect: Send + Sync,
+    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+{
+    fn connect(
+        &self,
+        config: &Config,
+    ) -> Pin<Box<dyn Future<Output = Result<(Client, JoinHandle<()>), Error>> + Send + '_>> {
+        let (config, tls) = (config.clone(), self.tls.clone());
+        Box::pin(async move {
+            let (client, connection) = config.connect(tls).await?;
+            // What it ends with, its statements are told.
+            let connection = async { drop(connection.await) };
+            Ok((client, tokio::spawn(self.overdue.watch(connection))))
+        })
+    }
 }

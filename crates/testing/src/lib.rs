@@ -1,6 +1,6 @@
 //! What the tests and benchmarks of tollgate share.
 //!
-//! `postgres`, `redis`, [`cases`], [`dice`], [`draw`] and [`fuzz`] know nothing of the library. The unit tests in
+//! `clock`, `postgres`, `redis`, [`cases`], [`dice`], [`draw`] and [`fuzz`] know nothing of the library. The unit tests in
 //! its `src` can use these and no others: for them, all types of the library would be there twice.
 
 #![allow(
@@ -22,6 +22,8 @@ pub mod calendars;
 pub mod cases;
 #[cfg(unix)]
 mod certificates;
+#[cfg(unix)]
+pub mod clock;
 pub mod debtors;
 pub mod dice;
 pub mod draw;

@@ -58,8 +58,15 @@ impl Answers {
 }
 
 /// Answers these jobs with an error. A caller that was dropped gets none.
+///
+/// That no answer came in time is no answer: the caller of a job whose time is over knows that, and finds
+/// out whether the store is late, or this process.
 pub(super) fn fail(jobs: Vec<Job>, error: &BackendError) {
-    jobs.into_iter().for_each(|job| drop(job.reply.send(Err(error.clone()))));
+    let (now, is_late) = (Instant::now(), error.is_timeout() && error.is_outage());
+    let is_told = |job: &Job| !is_late || job.deadline > now;
+    for job in jobs.into_iter().filter(is_told) {
+        drop(job.reply.send(Err(error.clone())));
+    }
 }
 
 /// The hash of a bucket's name, or of several names for a lane within another. If two hashes are

@@ -1,9 +1,10 @@
-//! A server that is not there yet, and one whose disk is full.
+//! A server that is not there yet, one whose clock jumps, and one whose disk is full.
 
 use futures_util::future::join_all;
 use tokio_postgres::{Client, NoTls};
 use tollgate::{DAY, Limit, MINUTE, OnFailure, Quota, RateLimiter};
 use tollgate_postgres::{Postgres, PostgresBuilder};
+use tollgate_testing::clock::ServerClock;
 use tollgate_testing::postgres::Server;
 use tollgate_testing::traffic::{COUNTED, wait_until};
 
@@ -27,6 +28,29 @@ async fn a_store_is_made_before_its_server_is_there() {
     assert!(told.is_unavailable() && told.is_outage(), "{told:?}");
     server.restart();
     wait_until("the store connects", async || limiter.limit(&COUNTED).await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_fails_no_decision_and_each_jump_ahead_gives_its_refill() {
+    static DAILY: Limit = Limit::new("daily", Quota::token_bucket(24, DAY));
+    let server = Server::with_clock(ServerClock::new());
+    let limiter = RateLimiter::new(at(&server).connect().await.unwrap());
+    let seconds = || server.query("SELECT floor(extract(epoch FROM clock_timestamp()))::bigint");
+    let told = || seconds().parse::<i64>().unwrap();
+    let (begun, mut admitted) = (told(), 0);
+    for ahead in [0, 3_600, -3_600, 0] {
+        server.set_clock(ahead);
+        assert!((0..600).contains(&(told() - begun - ahead)), "{ahead}");
+        for _ in 0..30 {
+            match limiter.limit(&DAILY).await {
+                Ok(_) => admitted += 1,
+                Err(error) => assert!(error.is_refused(), "{error}"),
+            }
+        }
+    }
+    // All that was full, and an hour for each jump ahead: the time of the first lies more than an hour
+    // ahead of the second, and was read as now.
+    assert_eq!(admitted, 24 + 2);
 }
 
 /// The limit on the size of files stands for a full disk. New buckets are not stored then, so their

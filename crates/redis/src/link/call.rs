@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ::redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value};
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
 
 use super::error::LinkError;
@@ -128,7 +129,7 @@ impl Connection {
         });
         // A longer deadline extends the timeout. Otherwise a call with more time would be cut off.
         let time = REPLY_TIMEOUT.max(self.node.within());
-        match timeout(time, first).await {
+        match self.in_time(time, first).await {
             Ok(Some(Ok(value))) => Ok(value),
             Ok(Some(Err(error))) if is_reply(&error) => Err(Fault::Reply(error)),
             // No reply of the server, so the stream is of no use. The other calls on it learn that
@@ -142,6 +143,25 @@ impl Connection {
             Err(_) => {
                 self.node.lose(self.serial);
                 Err(Fault::Unknown(BackendError::timeout("redis", time)))
+            }
+        }
+    }
+
+    /// Waits for so long, and for as much longer as this process is late with what it writes and reads.
+    async fn in_time<T>(
+        &self,
+        time: Duration,
+        answer: impl Future<Output = T>,
+    ) -> Result<T, Elapsed> {
+        let mut answer = pin!(answer);
+        let (begun, before) = (Instant::now(), self.wire.overdue());
+        let mut left = time;
+        loop {
+            let timed = timeout(left, answer.as_mut()).await;
+            let overdue = self.wire.overdue().saturating_sub(before);
+            left = time.saturating_add(overdue).saturating_sub(begun.elapsed());
+            if timed.is_ok() || left.is_zero() {
+                return timed;
             }
         }
     }

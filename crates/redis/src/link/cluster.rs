@@ -15,7 +15,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -49,6 +49,34 @@ struct ClusterShared {
     within: Duration,
     table: watch::Sender<ClusterTable>,
     reading: SingleFlight,
+    /// The calls that are with another node than the slots say, or were lately.
+    detours: Mutex<Vec<DetourRecord>>,
+}
+
+#[derive(Debug)]
+struct DetourRecord {
+    slot: u16,
+    node: Node,
+    ended: Option<Instant>,
+}
+
+/// A call that another node was named for.
+pub(super) struct Detour {
+    cluster: Arc<ClusterShared>,
+    slot: u16,
+    node: Node,
+}
+
+impl Drop for Detour {
+    fn drop(&mut self) {
+        let mut detours = self.cluster.detours();
+        let is_this = |one: &&mut DetourRecord| {
+            one.ended.is_none() && one.slot == self.slot && one.node.is(&self.node)
+        };
+        if let Some(one) = detours.iter_mut().find(is_this) {
+            one.ended = Some(Instant::now());
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -84,8 +112,9 @@ impl Cluster {
             last: None,
             count: 0,
         });
-        let reading = SingleFlight::default();
-        Some(Self(Arc::new(ClusterShared { seeds, login, map, within, table, reading })))
+        let (reading, detours) = Default::default();
+        let shared = ClusterShared { seeds, login, map, within, table, reading, detours };
+        Some(Self(Arc::new(shared)))
     }
 
     /// The name of the cluster, for messages.
@@ -130,7 +159,19 @@ impl Cluster {
         }
     }
 
-    /// As [`NodeState::is_late`], for the master of a slot.
+    /// Notes that a call about this slot goes to a node that another one has named, until the returned
+    /// value is dropped.
+    pub(super) fn detour(&self, slot: u16, node: &Node) -> Detour {
+        let mut detours = self.0.detours();
+        // Callers look back no further than their deadline.
+        let is_over = |ended: Instant| ended.elapsed() > self.0.within.saturating_mul(2);
+        detours.retain(|one| !one.ended.is_some_and(is_over));
+        detours.push(DetourRecord { slot, node: node.clone(), ended: None });
+        Detour { cluster: Arc::clone(&self.0), slot, node: node.clone() }
+    }
+
+    /// As [`NodeState::is_late`], for the master of a slot, and for the nodes to which calls about it were
+    /// redirected since then.
     pub(super) fn is_late(
         &self,
         slot: u16,
@@ -138,9 +179,24 @@ impl Cluster {
         time: Duration,
         is_flooded: bool,
     ) -> Option<bool> {
+        let is_meant =
+            |one: &&DetourRecord| one.slot == slot && one.ended.is_none_or(|ended| ended >= begun);
+        let detours: Vec<Node> =
+            self.0.detours().iter().filter(is_meant).map(|one| one.node.clone()).collect();
+        for node in detours {
+            match node.is_late(begun, time, is_flooded) {
+                Some(false) => {}
+                is_late => return is_late,
+            }
+        }
         match self.find(slot) {
             OwnerLookup::Owner(node) => node.is_late(begun, time, is_flooded),
-            OwnerLookup::Failure(_) | OwnerLookup::Unread => None,
+            // No node says who has it. A first reading takes several steps, and this process is late with
+            // each.
+            OwnerLookup::Failure(_) | OwnerLookup::Unread => {
+                let has_failed = self.0.table.borrow().last.is_some();
+                (has_failed || is_flooded).then_some(has_failed)
+            }
         }
     }
 
@@ -260,6 +316,11 @@ impl Cluster {
 }
 
 impl ClusterShared {
+    /// A poisoned lock is harmless: nothing panics while it is held.
+    fn detours(&self) -> MutexGuard<'_, Vec<DetourRecord>> {
+        self.detours.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The node at this address; made if it is not known.
     fn node(&self, table: &mut ClusterTable, host: &str, port: u16) -> Node {
         let server = self.login.with_host(host, port);

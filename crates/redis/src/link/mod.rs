@@ -64,16 +64,16 @@ use tokio::time::{Instant, sleep};
 pub(super) use self::address_map::AddressMap;
 pub(super) use self::call::Call;
 use self::call::{Connection, Fault};
-use self::cluster::Cluster;
+use self::cluster::{Cluster, Detour};
 use self::error::LinkError;
 use self::failure::is_unready;
-use self::node::Node;
+use self::node::{FOREVER, Node};
 use self::node_state::NodeState;
 use self::retry_action::RetryAction;
 use self::url::Topology;
 pub(super) use self::url::{ConnectOptions, Servers};
 use tollgate::backend::BackendError;
-use tollgate_kit::key_name::slot;
+use tollgate_kit::key_name::slot::slot_of;
 
 /// Connections that are made in the background and replaced when they break. Clones share them.
 #[derive(Clone)]
@@ -206,9 +206,12 @@ impl Link {
         // Away from a node that a redirection has named: by now, the slots may say where the keys
         // are.
         let mut target = Target::Owner;
+        let mut _detour = None;
         let mut pauses = Pauses::default();
         let mut refusal = None;
         loop {
+            // The callers that wait for a redirected call ask how that node does.
+            _detour = self.detour(&target, keys);
             let connection = match self.connection(&target, keys, deadline).await {
                 Ok(connection) => connection,
                 // An earlier error of the server says more than a timeout.
@@ -318,11 +321,16 @@ impl Link {
             (Route::Cluster(cluster), Target::Moved(node) | Target::Importing(node)) => {
                 cluster.connection(node, deadline).await
             }
-            (Route::Cluster(cluster), Target::Owner) => {
-                // All keys of a call are in one slot, so the first one tells it.
-                let slot = keys.first().map_or(0, |key| slot::slot_of(key.as_ref()));
-                cluster.owner(slot, deadline).await
+            (Route::Cluster(cluster), Target::Owner) => cluster.owner(slot(keys), deadline).await,
+        }
+    }
+
+    fn detour<K: AsRef<[u8]>>(&self, target: &Target, keys: &[K]) -> Option<Detour> {
+        match (&self.0.route, target) {
+            (Route::Cluster(cluster), Target::Moved(node) | Target::Importing(node)) => {
+                Some(cluster.detour(slot(keys), node))
             }
+            _ => None,
         }
     }
 
@@ -373,6 +381,11 @@ impl Link {
     }
 }
 
+/// The slot of all keys of a call: the first one tells it.
+fn slot<K: AsRef<[u8]>>(keys: &[K]) -> u16 {
+    keys.first().map_or(0, |key| slot_of(key.as_ref()))
+}
+
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match &self.0.route {
@@ -403,6 +416,3 @@ impl Pauses {
 /// the end of another client's script takes milliseconds.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
-
-/// The deadline of a wait that the caller bounds by itself.
-const FOREVER: Duration = Duration::from_secs(86_400);

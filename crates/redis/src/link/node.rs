@@ -27,6 +27,11 @@ impl Node {
         self.0.name()
     }
 
+    /// Whether this is the other one.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The host of the node, which a node that does not know it leaves out of its answers; empty
     /// for a socket.
     pub(super) fn host(&self) -> &str {
@@ -74,3 +79,6 @@ impl Node {
         }
     }
 }
+
+/// The deadline of a wait that the caller bounds by itself.
+pub(super) const FOREVER: Duration = Duration::from_secs(86_400);

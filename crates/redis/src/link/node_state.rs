@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use ::redis::RedisError;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::dial::Dial;
 use super::error::LinkError;
@@ -34,6 +34,7 @@ use super::server::CONNECT_TIMEOUT;
 use super::single_flight::SingleFlight;
 use super::wire::Wire;
 use tollgate::backend::BackendError;
+use tollgate_kit::late::patiently;
 
 /// What all clones of a [`Node`](super::node::Node), and its connections, share.
 #[derive(Debug)]
@@ -43,8 +44,8 @@ pub(super) struct NodeState {
     connectivity: watch::Sender<Connectivity>,
     attempt: SingleFlight,
     check: SingleFlight,
-    /// Since when the server decides nothing: its last answer was that it cannot yet, or a connection
-    /// was lost while an answer was owed.
+    /// Since when the server decides nothing: its last answer was that it cannot yet, a connection was
+    /// lost while an answer was owed, or there was none to be had.
     refusing: Mutex<Option<Instant>>,
 }
 
@@ -129,8 +130,11 @@ impl NodeState {
             return Some(true);
         }
         let state = self.connectivity.borrow();
-        let Phase::Connected { wire, .. } = &state.phase else { return None };
-        wire.silence().is_late(begun, time, is_flooded)
+        match &state.phase {
+            Phase::Connected { wire, .. } => wire.silence().is_late(begun, time, is_flooded),
+            // An attempt takes several steps, and this process is late with each.
+            _ => is_flooded.then_some(false),
+        }
     }
 
     /// The connection, if there is one. Otherwise starts an attempt, unless one is under way or the
@@ -279,11 +283,9 @@ impl NodeState {
             }
         };
         let work = async move {
-            match timeout(CONNECT_TIMEOUT, dial.dial()).await {
-                Ok(made) => made.inspect(|wire| wire.when_over(hang_up)),
-                Err(_) => {
-                    Err(LinkError::new(format!("no connection to {} within 1 s", dial.name())))
-                }
+            match patiently(CONNECT_TIMEOUT, dial.dial()).await {
+                Some(made) => made.inspect(|wire| wire.when_over(hang_up)),
+                None => Err(LinkError::new(format!("no connection to {} within 1 s", dial.name()))),
             }
         };
         self.attempt.start(work, move |made| {
@@ -325,7 +327,13 @@ impl NodeState {
                     let since = Instant::now();
                     state.phase = Phase::Connected { wire, since, checked: since };
                 }
-                Err(error) => state.fail(error.into()),
+                Err(error) => {
+                    let error = BackendError::from(error);
+                    if error.is_outage() {
+                        self.refusing().get_or_insert_with(Instant::now);
+                    }
+                    state.fail(error);
+                }
             }
             true
         });

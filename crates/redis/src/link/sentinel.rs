@@ -27,13 +27,14 @@ use std::time::Duration;
 
 use ::redis::{RedisError, Value};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{sleep, timeout};
 
 use super::address::is_host;
 use super::address_map::AddressMap;
 use super::error::LinkError;
 use super::server::{CONNECT_TIMEOUT, Server};
 use super::wire::Wire;
+use tollgate_kit::late::patiently;
 
 /// Sentinels, the name of the master that they watch, and how to log in to it.
 #[derive(Debug)]
@@ -245,12 +246,11 @@ impl Sentinels {
     /// Asks all sentinels at once. Each answers by a time, or has not voted.
     fn ask(&self) -> (JoinSet<DialStep>, Election) {
         let mut steps = JoinSet::new();
-        let until = Instant::now() + VOTE_TIMEOUT;
         for sentinel in &self.sentinels {
             let (sentinel, master) = (Arc::clone(sentinel), self.master.clone());
             steps.spawn(async move {
-                let answer = timeout_at(until, query_master(&sentinel, &master)).await;
-                let late = |_| Err(LinkError::new(unnamed_text(&sentinel)));
+                let answer = patiently(VOTE_TIMEOUT, query_master(&sentinel, &master)).await;
+                let late = || Err(LinkError::new(unnamed_text(&sentinel)));
                 DialStep::Answered(answer.unwrap_or_else(late))
             });
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use ::redis::aio::{ConnectionLike, MultiplexedConnection};
 use ::redis::{
@@ -14,6 +15,7 @@ use tokio::task::AbortHandle;
 
 use super::allowance::{Allowance, BoundedStream};
 use super::silence::Silence;
+use tollgate_kit::overdue::Overdue;
 
 /// A connection on which any number of commands may be under way. Clones share it, and the last
 /// clone ends it.
@@ -26,8 +28,9 @@ pub(super) struct Wire {
 struct WireShared {
     allowance: Arc<Allowance>,
     silence: Arc<Silence>,
-    /// The task that writes commands and reads answers.
+    /// The task that writes commands and reads answers, and how late it is.
     driver: AbortHandle,
+    overdue: Overdue,
     end: Arc<ConnectionEnd>,
 }
 
@@ -70,8 +73,9 @@ impl Wire {
         let stream = BoundedStream::new(stream, Arc::clone(&allowance), Arc::clone(&silence));
         let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
         let (client, driver) = opened.map_err(in_its_words)?;
-        let driver = tokio::spawn(driver).abort_handle();
-        let shared = WireShared { allowance, silence, driver, end };
+        let overdue = Overdue::from(Duration::ZERO);
+        let driver = tokio::spawn(overdue.watch(driver)).abort_handle();
+        let shared = WireShared { allowance, silence, driver, overdue, end };
         Ok(Self { client, shared: Arc::new(shared) })
     }
 
@@ -91,6 +95,11 @@ impl Wire {
     /// How the server has answered lately.
     pub(super) fn silence(&self) -> &Silence {
         &self.shared.silence
+    }
+
+    /// How long this process was late so far with what it writes to the server and reads from it.
+    pub(super) fn overdue(&self) -> Duration {
+        self.shared.overdue.total()
     }
 
     /// Sends a command once. Its answer has at most `longest` bytes, and a few.

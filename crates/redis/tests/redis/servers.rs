@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use tollgate_testing::clock::ServerClock;
 use tollgate_testing::redis::{Client, Cluster, Guard, Reply, Sentinels, Server, is_alive, until};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,6 +33,18 @@ fn a_server_that_is_stopped_is_killed_with_its_value() {
     assert!(is_alive(pid));
     drop(server);
     assert!(!is_alive(pid));
+}
+
+/// The script asks by the same command.
+#[test]
+fn a_server_tells_the_time_that_is_set() {
+    let server = Server::with_clock(&[], Some(ServerClock::new()));
+    let told = || -> i64 { server.command(&["TIME"]).list()[0].text().parse().unwrap() };
+    let begun = told();
+    for ahead in [3_600, -3_600, 0] {
+        server.set_clock(ahead);
+        assert!((0..600).contains(&(told() - begun - ahead)), "{ahead}");
+    }
 }
 
 /// It waits for 20 ms in vain.

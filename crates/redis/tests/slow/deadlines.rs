@@ -4,10 +4,11 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use tokio::time::sleep;
 use tollgate::backend::{BackendError, CircuitBreaker, DenyCache, Memory};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimited, RateLimiter};
 use tollgate_redis::Redis;
-use tollgate_testing::redis::{Mode, Proxy, Server};
+use tollgate_testing::redis::{Cluster, Mode, Proxy, Server};
 use tollgate_testing::traffic::{COUNTED, chain, wait_until};
 
 static DAILY: Limit = Limit::new("daily", Quota::token_bucket(10, DAY));
@@ -82,4 +83,45 @@ async fn a_list_keeps_the_deadline_and_trips_no_breaker() {
     // What falls back on memory asks the store alone.
     let fallback = tollgate::backend::Fallback::new(breaker, Memory::new());
     assert!(RateLimiter::new(fallback).debtors(&DAILY).await.unwrap_err().is_outage());
+}
+
+/// The node that has sent the call on was asked whether it is late. It was not, so this process seemed to
+/// be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_a_call_is_redirected_to_hangs() {
+    let cluster = Cluster::start(3);
+    let redis = Redis::cluster(cluster.urls()).deadline(Duration::from_millis(300));
+    let limiter = RateLimiter::new(redis.connect().await.unwrap());
+    let slot = cluster.slot_of("tollgate:counted:new");
+    let from = cluster.node_of_slot(slot);
+    let to = (from + 1) % 3;
+    wait_until("all nodes are connected to", async || {
+        let mut all = true;
+        for key in 0..32 {
+            all &= limiter.limit(&COUNTED).key(key).await.is_ok();
+        }
+        all
+    })
+    .await;
+    cluster.begin_move(slot, from, to);
+    cluster.node(to).stop();
+    // Others are answered by that node all the while.
+    let others = limiter.clone();
+    let is_there = |key: &String| {
+        cluster.node_of_slot(cluster.slot_of(format!("tollgate:counted:{key}"))) == from
+    };
+    let key = (0..).map(|nth| format!("o{nth}")).find(is_there).unwrap();
+    let others = tokio::spawn(async move {
+        while others.limit(&COUNTED).key(&*key).await.is_ok() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    });
+    let mut told = Vec::new();
+    // Meanwhile the connection is kept.
+    for _ in 0..3 {
+        told.push(limiter.limit(&COUNTED).key("new").await.unwrap_err());
+    }
+    cluster.node(to).resume();
+    others.abort();
+    assert!(told.iter().any(RateLimited::is_outage), "{told:?}");
 }

@@ -85,11 +85,11 @@ struct Asked {
 
 impl Case {
     pub(crate) async fn play(store: Store, sick: Sick, span: Span) -> Self {
-        let mut place = Place::set_up(store).await;
+        let mut place = Place::set_up(store, sick).await;
         place.prepare(sick).await;
         // What the flood takes from this process and this machine, and not from the store.
         let has_twin = sick.is_flood() && !span.elsewhere.is_zero();
-        let twin = if has_twin { Some(Place::set_up(store).await) } else { None };
+        let twin = if has_twin { Some(Place::set_up(store, sick).await) } else { None };
         let phase = Arc::new(AtomicUsize::new(QUIET));
         let keys: Vec<usize> =
             (0..KEYS).filter(|nth| place.is_healthy(sick, &format!("h{nth}"))).collect();

@@ -1,7 +1,7 @@
 //! Floods of one client that make this process late with all answers, under `OnFailure::Admit`: how much
 //! passes uncounted, and what another client gets.
 //!
-//! `floods [seconds]`; five by default.
+//! `floods [seconds] [part of a name]`; five by default.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -30,44 +30,67 @@ use tollgate_testing::{postgres, redis};
 const CONNECTIONS: u64 = 30;
 const REQUESTS: u64 = 200;
 
-/// Prints a row for each flood.
+/// Prints a row for each flood whose name has this part.
 pub(crate) async fn floods(args: &[&str]) {
     let lasts = Duration::from_secs(args.first().map_or(5, |seconds| seconds.parse().unwrap()));
+    let part = args.get(1).copied().unwrap_or_default();
     println!(
         "| flood | asked | admitted | of them uncounted | refused | 503 | another client asked | 503 for it |\n\
          |---|---|---|---|---|---|---|---|"
     );
-    let server = redis::Server::start();
-    let redis = || async { Redis::at(server.url()).connect().await.unwrap() };
-    let told = flood(RateLimiter::new(redis().await), lasts, |_| 0).await;
-    print("one key on redis", told);
-    server.flush_all();
-    print("one key on redis, over HTTP/2", over_http(redis().await, lasts).await);
-    server.flush_all();
-    let leasing = Leasing::new(redis().await).lease(&FLOODED);
-    print("one leased key on redis", flood(RateLimiter::new(leasing), lasts, |_| 0).await);
-    let cluster = redis::Cluster::start(3);
-    let store = Redis::cluster(cluster.urls()).connect().await.unwrap();
-    let told = flood(RateLimiter::new(store), lasts, |nth| nth).await;
-    print("new keys on all slots of a redis cluster", told);
-    drop(cluster);
-    let server = postgres::Server::start();
-    let store = Postgres::at(server.settings()).connect().await.unwrap();
-    print("one key on postgres", flood(RateLimiter::new(store), lasts, |_| 0).await);
-    let path = std::env::temp_dir().join(format!("tollgate-floods-{}.db", std::process::id()));
-    // A disk is as slow as the deadline is short.
-    let store = Embedded::at(&path).deadline(Duration::from_millis(20)).open().unwrap();
-    let told = flood(RateLimiter::new(store), lasts, |nth| nth).await;
-    std::fs::remove_file(&path).unwrap();
-    print("new keys in a file, with a deadline of 20 ms", told);
+    for name in FLOODS.into_iter().filter(|name| name.contains(part)) {
+        let Flood { asked, admitted, refused, uncharged, others, others_failed } =
+            play(name, lasts).await;
+        let failed = asked - admitted - refused;
+        println!(
+            "| {name} | {asked} | {admitted} | {uncharged} | {refused} | {failed} | {others} | {others_failed} |"
+        );
+    }
 }
 
-fn print(name: &str, told: Flood) {
-    let Flood { asked, admitted, refused, uncharged, others, others_failed } = told;
-    let failed = asked - admitted - refused;
-    println!(
-        "| {name} | {asked} | {admitted} | {uncharged} | {refused} | {failed} | {others} | {others_failed} |"
-    );
+const FLOODS: [&str; 6] = [ONE_KEY, OVER_HTTP, LEASED, CLUSTER, POSTGRES, FILE];
+const ONE_KEY: &str = "one key on redis";
+const OVER_HTTP: &str = "one key on redis, over HTTP/2";
+const LEASED: &str = "one leased key on redis";
+const CLUSTER: &str = "new keys on all slots of a redis cluster";
+const POSTGRES: &str = "one key on postgres";
+const FILE: &str = "new keys in a file, with a deadline of 20 ms";
+
+/// Plays a flood against a store of its own.
+async fn play(name: &str, lasts: Duration) -> Flood {
+    match name {
+        CLUSTER => {
+            let cluster = redis::Cluster::start(3);
+            let store = Redis::cluster(cluster.urls()).connect().await.unwrap();
+            flood(RateLimiter::new(store), lasts, |nth| nth).await
+        }
+        POSTGRES => {
+            let server = postgres::Server::start();
+            let store = Postgres::at(server.settings()).connect().await.unwrap();
+            flood(RateLimiter::new(store), lasts, |_| 0).await
+        }
+        FILE => {
+            let path =
+                std::env::temp_dir().join(format!("tollgate-floods-{}.db", std::process::id()));
+            // A disk is as slow as the deadline is short.
+            let store = Embedded::at(&path).deadline(Duration::from_millis(20)).open().unwrap();
+            let told = flood(RateLimiter::new(store), lasts, |nth| nth).await;
+            std::fs::remove_file(&path).unwrap();
+            told
+        }
+        _ => {
+            let server = redis::Server::start();
+            let store = Redis::at(server.url()).connect().await.unwrap();
+            match name {
+                OVER_HTTP => over_http(store, lasts).await,
+                LEASED => {
+                    let leasing = Leasing::new(store).lease(&FLOODED);
+                    flood(RateLimiter::new(leasing), lasts, |_| 0).await
+                }
+                _ => flood(RateLimiter::new(store), lasts, |_| 0).await,
+            }
+        }
+    }
 }
 
 /// The flood comes from another process, and the other client is in this one.

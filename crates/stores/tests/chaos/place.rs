@@ -17,6 +17,7 @@ use tollgate_leasing::Leasing;
 use tollgate_optimistic::{Optimistic, Swap, SwapStore};
 use tollgate_postgres::Postgres;
 use tollgate_redis::Redis;
+use tollgate_testing::clock::ServerClock;
 use tollgate_testing::traffic::wait_until;
 use tollgate_testing::{postgres, redis};
 
@@ -127,14 +128,15 @@ impl Store {
 
     /// Whether a store can have it.
     pub(crate) fn has(self, sick: Sick) -> bool {
-        use Engine::{Cluster, Embedded, Memory, Optimistic, Postgres, Redis, Sentinels};
+        use Engine::{Cluster, Embedded, Memory, Postgres, Redis, Sentinels};
         match sick {
             Sick::FloodOfOneKey | Sick::FloodOfNewKeys => true,
             Sick::ForeignValue => !matches!(self.engine, Memory | Embedded),
             Sick::LockedRow => self.engine == Postgres,
             Sick::DeadNode => matches!(self.engine, Cluster | Sentinels),
+            // Servers decide by their own clocks, and these wrappers by that of this process.
             Sick::Clock => {
-                matches!(self.engine, Memory | Embedded | Optimistic)
+                !matches!(self.engine, Cluster | Sentinels) && self.wrapper == Wrapper::None
                     || matches!(self.wrapper, Wrapper::DenyCache | Wrapper::Leasing)
             }
             Sick::Full => {
@@ -166,8 +168,9 @@ enum Servers {
 }
 
 impl Place {
-    pub(crate) async fn set_up(store: Store) -> Self {
+    pub(crate) async fn set_up(store: Store, sick: Sick) -> Self {
         let clock = Jumping::default();
+        let server_clock = (sick == Sick::Clock).then(ServerClock::new);
         let servers = match store.engine {
             Engine::Memory => Servers::None,
             Engine::Optimistic => Servers::Map(Map::default()),
@@ -181,8 +184,11 @@ impl Place {
             }
             Engine::Cluster => Servers::Cluster(redis::Cluster::start(3)),
             Engine::Sentinels => Servers::Sentinels(redis::Sentinels::start()),
-            Engine::Postgres => Servers::Postgres(postgres::Server::start()),
-            Engine::Redis => Servers::Redis(redis::Server::start()),
+            Engine::Postgres => Servers::Postgres(match server_clock {
+                Some(clock) => postgres::Server::with_clock(clock),
+                None => postgres::Server::start(),
+            }),
+            Engine::Redis => Servers::Redis(redis::Server::with_clock(&[], server_clock)),
         };
         let limiter = servers.limiter(store.wrapper, &clock).await;
         Self { limiter, clock, servers, locking: None }
@@ -230,7 +236,7 @@ impl Place {
         const NAME: &str = "tollgate:sick:sick";
         let foreign = |server: &redis::Server| server.command(&["SET", NAME, "foreign"]).ok();
         match (&self.servers, sick) {
-            (_, Sick::Clock) => self.clock.jump(3_600),
+            (_, Sick::Clock) => self.set_clocks(3_600),
             (Servers::Map(map), Sick::ForeignValue) => {
                 let mut map = map.0.lock().unwrap();
                 let sick = map.iter_mut().find(|(name, _)| name.starts_with("sick")).unwrap();
@@ -269,16 +275,26 @@ impl Place {
         }
     }
 
+    /// Sets all clocks so many seconds ahead.
+    fn set_clocks(&self, seconds: i64) {
+        self.clock.seconds.store(seconds, Ordering::SeqCst);
+        match &self.servers {
+            Servers::Redis(server) => server.set_clock(seconds),
+            Servers::Postgres(server) => server.set_clock(seconds),
+            _ => {}
+        }
+    }
+
     /// Halfway, what can get worse does.
     pub(crate) fn get_worse(&self, sick: Sick) {
         if sick == Sick::Clock {
-            self.clock.jump(-7_200);
+            self.set_clocks(-3_600);
         }
     }
 
     pub(crate) async fn recover(&mut self, sick: Sick) {
         match (&self.servers, sick) {
-            (_, Sick::Clock) => self.clock.jump(3_600),
+            (_, Sick::Clock) => self.set_clocks(0),
             (Servers::Cluster(cluster), Sick::DeadNode) => {
                 cluster.node(0).resume();
                 cluster.until_complete();
@@ -360,12 +376,6 @@ const SIGXFSZ: i32 = 25;
 struct Jumping {
     system: SystemClock,
     seconds: Arc<AtomicI64>,
-}
-
-impl Jumping {
-    fn jump(&self, seconds: i64) {
-        self.seconds.fetch_add(seconds, Ordering::SeqCst);
-    }
 }
 
 impl Clock for Jumping {

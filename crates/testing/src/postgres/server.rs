@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::account::Account;
 use super::programs;
 use crate::certificates::{CA, make_certificates};
+use crate::clock::ServerClock;
 
 /// Waits until its input is closed, which is when the test binary has ended in whatever way. Then
 /// stops the server by its id, and removes its directory.
@@ -30,6 +31,7 @@ pub struct Server {
     port: u16,
     account: Option<Account>,
     settings: Vec<&'static str>,
+    clock: Option<ServerClock>,
     running: Mutex<Running>,
 }
 
@@ -53,17 +55,23 @@ impl Server {
     /// A server of its own, for a test that stops it or asks much of it.
     #[track_caller]
     pub fn start() -> Self {
-        Self::with(false)
+        Self::with(false, None)
     }
 
     /// A server that takes only connections with TLS on its port.
     #[track_caller]
     pub fn tls() -> Self {
-        Self::with(true)
+        Self::with(true, None)
+    }
+
+    /// A server of its own, with a clock that [can be moved](Self::set_clock).
+    #[track_caller]
+    pub fn with_clock(clock: ServerClock) -> Self {
+        Self::with(false, Some(clock))
     }
 
     #[track_caller]
-    fn with(tls: bool) -> Self {
+    fn with(tls: bool, clock: Option<ServerClock>) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let nth = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("tollgate-postgres-{}-{nth}", std::process::id());
@@ -100,11 +108,11 @@ impl Server {
         let mut log = String::new();
         for _ in 0..20 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            match launch(port, &directory, account, &settings) {
+            match launch(port, &directory, account, &settings, clock.as_ref()) {
                 Ok(child) => {
                     let guard = watch(child.id(), &directory);
                     let running = Mutex::new(Running { child, guards: vec![guard] });
-                    return Self { directory, port, account, settings, running };
+                    return Self { directory, port, account, settings, clock, running };
                 }
                 Err(said) => log = said,
             }
@@ -166,11 +174,19 @@ impl Server {
     /// Starts the server again, on the same port and with its data.
     #[track_caller]
     pub fn restart(&self) {
-        let child = launch(self.port, &self.directory, self.account, &self.settings).unwrap();
+        let clock = self.clock.as_ref();
+        let child =
+            launch(self.port, &self.directory, self.account, &self.settings, clock).unwrap();
         let guard = watch(child.id(), &self.directory);
         let mut running = self.running.lock().unwrap();
         running.child = child;
         running.guards.push(guard);
+    }
+
+    /// Moves the clock of the server so many seconds ahead of that of the system.
+    #[track_caller]
+    pub fn set_clock(&self, seconds: i64) {
+        self.clock.as_ref().expect("a server with a clock").set(seconds);
     }
 
     /// Freezes the server and all its connections.
@@ -273,11 +289,15 @@ fn launch(
     directory: &Path,
     account: Option<Account>,
     settings: &[&str],
+    clock: Option<&ServerClock>,
 ) -> Result<Child, String> {
     let (data, log) = (directory.join("data"), directory.join("log"));
     let output = File::create(&log).unwrap();
     let mut server = command("postgres", account, directory);
     server.arg("-D").arg(&data).arg("-k").arg(directory).arg("-p").arg(port.to_string());
+    if let Some(clock) = clock {
+        clock.load_into(&mut server);
+    }
     for setting in settings {
         server.args(["-c", setting]);
     }

@@ -13,6 +13,7 @@ use super::guard::Guard;
 use super::process::{Directory, free_port, signal, until};
 use super::tls;
 use crate::certificates::{CA, make_certificates};
+use crate::clock::ServerClock;
 
 /// A server that begins empty, keeps nothing on a disk, and is killed when this is dropped.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub struct Server {
     port: u16,
     scheme: &'static str,
     args: Vec<String>,
+    clock: Option<ServerClock>,
     directory: Directory,
 }
 
@@ -34,7 +36,13 @@ impl Server {
     /// A server with these settings, as in `--maxmemory 1mb`.
     #[track_caller]
     pub fn with(args: &[&str]) -> Self {
-        Self::launch("redis://127.0.0.1", |port, directory| {
+        Self::with_clock(args, None)
+    }
+
+    /// The same, with a clock that [can be moved](Self::set_clock).
+    #[track_caller]
+    pub fn with_clock(args: &[&str], clock: Option<ServerClock>) -> Self {
+        Self::launch_with_clock(clock, "redis://127.0.0.1", |port, directory| {
             let port = port.to_string();
             let mut all = defaults(directory);
             all.extend(["--port", &port].iter().chain(args).map(|&arg| arg.to_owned()));
@@ -63,14 +71,23 @@ impl Server {
     /// A server on a free port, with the arguments that are made for this port and its directory.
     #[track_caller]
     pub(super) fn launch(scheme: &'static str, args: impl Fn(u16, &Path) -> Vec<String>) -> Self {
+        Self::launch_with_clock(None, scheme, args)
+    }
+
+    #[track_caller]
+    fn launch_with_clock(
+        clock: Option<ServerClock>,
+        scheme: &'static str,
+        args: impl Fn(u16, &Path) -> Vec<String>,
+    ) -> Self {
         let mut log = String::new();
         for _ in 0..20 {
             let (port, directory) = (free_port(), Directory::new());
             let args = args(port, directory.path());
-            match spawn(&args, directory.path()) {
+            match spawn(&args, directory.path(), clock.as_ref()) {
                 Ok(child) => {
                     let child = Mutex::new(child);
-                    return Self { child, port, scheme, args, directory };
+                    return Self { child, port, scheme, args, clock, directory };
                 }
                 Err(said) => log = said,
             }
@@ -133,12 +150,18 @@ impl Server {
         assert!(signal(self.pid(), "CONT"));
     }
 
+    /// Moves the clock of the server so many seconds ahead of that of the system.
+    #[track_caller]
+    pub fn set_clock(&self, seconds: i64) {
+        self.clock.as_ref().expect("a server with a clock").set(seconds);
+    }
+
     /// Kills the server if it runs, and starts an empty one on the same port.
     #[track_caller]
     pub fn restart(&self) {
         let mut child = self.child.lock().unwrap();
         end(&mut child);
-        match spawn(&self.args, self.directory.path()) {
+        match spawn(&self.args, self.directory.path(), self.clock.as_ref()) {
             Ok(new) => *child = new,
             Err(log) => panic!("a server has not restarted:\n{log}"),
         }
@@ -206,10 +229,13 @@ pub(super) fn socket(directory: &Path) -> PathBuf {
 
 /// Starts a server and waits until it answers; else, what it has logged.
 #[track_caller]
-fn spawn(args: &[String], directory: &Path) -> Result<Child, String> {
+fn spawn(args: &[String], directory: &Path, clock: Option<&ServerClock>) -> Result<Child, String> {
     let (log, socket) = (directory.join("log"), socket(directory));
     let output = File::create(&log).unwrap();
     let mut command = Command::new("redis-server");
+    if let Some(clock) = clock {
+        clock.load_into(&mut command);
+    }
     command.args(args).stdin(Stdio::null()).stderr(output.try_clone().unwrap()).stdout(output);
     let mut child = match command.spawn() {
         Ok(child) => child,

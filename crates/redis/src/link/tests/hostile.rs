@@ -77,8 +77,9 @@ async fn an_answer_with_thousands_of_masters_is_rejected() {
         let port = liar.port();
         // A slow machine never reads an answer that long in time.
         let texts = ["reported slots that no cluster has", "did not report the slots"];
-        let is_told = |text| told.ends_with(&format!("127.0.0.1:{port} {text}"));
-        assert!(texts.into_iter().any(is_told), "{told}");
+        let texts = texts.map(|text| format!("127.0.0.1:{port} {text}"));
+        let is_told = |text: &String| told.ends_with(text);
+        assert!(texts.iter().any(is_told) || told.ends_with("within 1000 ms"), "{told}");
         assert_eq!(known_nodes(&link), 0);
     }
 }

@@ -5,6 +5,7 @@ mod fuzz_answers;
 mod fuzz_nodes;
 mod fuzz_urls;
 mod hostile;
+mod late;
 mod process;
 mod sentinel;
 mod single;
