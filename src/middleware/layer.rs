@@ -12,7 +12,7 @@ use super::call_response::ResponseStyle;
 use super::on_refusal::OnRefusal;
 use super::plan::Plan;
 use super::queue::Queue;
-use super::read_on::ReadOn;
+use super::read_on_bounds::ReadOn;
 use super::rule::{ChosenLimit, LayerSettings, Rule, Rules};
 use super::service::RateLimit;
 use super::{MissingKey, Portion, ResponseHead};

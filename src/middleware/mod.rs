@@ -319,6 +319,7 @@ mod portion;
 mod queue;
 mod queued_call;
 mod read_on;
+mod read_on_bounds;
 mod reject;
 mod response_head;
 mod rule;

@@ -21,7 +21,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 #[cfg(feature = "axum")]
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 #[cfg(feature = "axum")]
 use axum::body::Body;
@@ -32,21 +31,8 @@ use http::{Method, Version, header::EXPECT};
 use http_body::Body as _;
 
 use super::plan::Plan;
-
-/// How much is read on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ReadOn {
-    pub(super) bytes: u64,
-    pub(super) time: Duration,
-    pub(super) at_once: usize,
-}
-
-impl Default for ReadOn {
-    /// Most uploads, also over slow connections, and few enough that a flood of them costs little.
-    fn default() -> Self {
-        Self { bytes: 16 << 20, time: Duration::from_secs(10), at_once: 100 }
-    }
-}
+#[cfg(feature = "axum")]
+use super::read_on_bounds::ReadOn;
 
 /// Reads on what the client still sends of this request, in a task.
 ///

@@ -13,7 +13,7 @@ use http::StatusCode;
 use super::call_response::ResponseStyle;
 use super::portion::Portion;
 use super::queue::Queue;
-use super::read_on::ReadOn;
+use super::read_on_bounds::ReadOn;
 use super::response_head::ResponseHead;
 use crate::backend::{BucketId, Key};
 use crate::fields::{ForeignFields, PartitionKey};

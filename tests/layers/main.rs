@@ -65,7 +65,7 @@ const CRATES: [(&str, &[&str]); 13] = [
     ("uuid", &["backend/key_parts.rs", "key/from_fn.rs"]),
     ("tower_layer", &["middleware/", "routes/"]),
     ("tower_service", &["middleware/", "routes/"]),
-    ("axum", &["routes/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
+    ("axum", &["middleware/read_on.rs", "routes/", "key/client_ip/peer.rs", "key/matched_path.rs"]),
 ];
 
 fn layer(room: &str) -> Option<usize> {

@@ -68,7 +68,8 @@ async fn settling(layer: RateLimitLayer) -> SocketAddr {
     let reset = async |admission: Admission| admission.reset().await;
     let more = async |admission: Admission| {
         admission.charge(20).await?;
-        Ok::<_, RateLimited>(ActualCost::metered().1.settle(0))
+        ActualCost::metered().1.settle(0);
+        Ok::<_, RateLimited>(())
     };
     let layer = layer.cost(100).settle().expose();
     let app = Router::new()

@@ -11,13 +11,10 @@
 //! forgets those whose buckets are gone: at the end of each round, at most as many names are left over
 //! as there are buckets.
 
-use std::collections::BTreeSet;
-use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::Memory;
+use super::known_names::{MAX_LOOKS, Names};
 use crate::backend::charge::BucketId;
 use crate::backend::owned::OwnedBucketId;
 use crate::backend::{
@@ -25,23 +22,8 @@ use crate::backend::{
 };
 use crate::clock::Timestamp;
 
-#[derive(Default)]
-pub(super) struct Names(Mutex<KnownNames>);
-
-#[derive(Default)]
-struct KnownNames {
-    /// In order, so that a list can go on behind any of them. A list finds the first name of a limit by
-    /// the least key.
-    all: BTreeSet<Arc<OwnedBucketId>>,
-    /// The name that was looked after last.
-    last: Option<Arc<OwnedBucketId>>,
-}
-
 /// So many names are looked after for each one that is kept.
 const SWEPT: usize = 2;
-
-/// A page looks at so many names: for a fraction of a millisecond.
-const MAX_LOOKS: usize = 1_024;
 
 impl Memory {
     /// Keeps the names of buckets that a call may have stored.
@@ -102,34 +84,6 @@ impl Memory {
         let is_full = looks.len() >= MAX_LOOKS;
         let last = last.or_else(|| looks.last().filter(|_| is_full));
         Ok(DebtorPage::new(at, debtors, last.map(|name| cursor_at(name.as_id()))))
-    }
-}
-
-impl KnownNames {
-    /// Looks after the next name, and forgets it if its bucket is gone.
-    fn sweep(&mut self, is_stored: impl Fn(BucketId<'_>) -> bool) {
-        let next = match &self.last {
-            None => self.all.first(),
-            Some(last) => self.all.range::<Arc<_>, _>((Excluded(last), Unbounded)).next(),
-        };
-        // Behind the last one, the next sweep begins anew.
-        self.last = next.cloned();
-        if let Some(name) = &self.last
-            && !is_stored(name.as_id())
-        {
-            self.all.remove(name);
-        }
-    }
-
-    /// The next names of a limit, behind one of them or from the first one on.
-    fn of_limit(&self, limit: &str, after: Option<&OwnedBucketId>) -> Vec<Arc<OwnedBucketId>> {
-        let first = BucketId::new(limit, &Key::GLOBAL).into_owned();
-        let names = match after {
-            None => self.all.range::<OwnedBucketId, _>(&first..),
-            Some(after) => self.all.range::<OwnedBucketId, _>((Excluded(after), Unbounded)),
-        };
-        let names = names.take_while(|name| name.as_id().limit() == limit);
-        names.take(MAX_LOOKS).cloned().collect()
     }
 }
 
