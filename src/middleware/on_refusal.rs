@@ -31,7 +31,7 @@ use crate::limiter::{RateLimited, Snapshot};
 /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
-/// const ALL: Limit = Limit::new("all", Quota::token_bucket(1, MINUTE));
+/// const ALL: Limit = Limit::new("all", Quota::token_bucket(1, MINUTE).initial(0));
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Infallible> {
@@ -42,7 +42,7 @@ use crate::limiter::{RateLimited, Snapshot};
 ///     response
 /// });
 /// let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-/// let service = RateLimiter::in_memory().layer(&ALL).cost(2).on_refusal(sorry).layer(hello);
+/// let service = RateLimiter::in_memory().layer(&ALL).on_refusal(sorry).layer(hello);
 /// let response = service.oneshot(Request::new(())).await?;
 /// assert_eq!(response.status(), 429);
 /// # Ok(())
