@@ -4,6 +4,7 @@ use std::time::Duration;
 
 /// How much is read on.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "axum"), allow(dead_code, reason = "only bodies of axum are read on"))]
 pub(super) struct ReadOn {
     pub(super) bytes: u64,
     pub(super) time: Duration,

@@ -1,6 +1,6 @@
 //! What the stores of tollgate share. It is no public interface, is exempt from semantic versioning,
 //! and each store names its version exactly: for a store of your own, use
-//! [`tollgate::backend`](tollgate::backend), and `tollgate-optimistic` where it compares and swaps.
+//! [`tollgate::backend`], and `tollgate-optimistic` where it compares and swaps.
 //!
 //! # Design
 //!
@@ -32,6 +32,7 @@
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]
 #![allow(
     missing_docs,
+    rustdoc::private_intra_doc_links,
     clippy::exhaustive_enums,
     clippy::exhaustive_structs,
     clippy::len_without_is_empty,

@@ -34,9 +34,9 @@ use tollgate_kit::stored::{Draft, Work, bucket_name, decode_record, encode_recor
 /// on a bucket try one after the other. After each further conflict it waits for a random time below
 /// a bound that grows from 1 to 16 ms. After 32 [tries](Self::tries), or at the
 /// deadline, it fails with an error whose [`is_overload`](BackendError::is_overload) is true, and
-/// nothing is taken. Layers answer 503, whatever their [`OnFailure`](crate::OnFailure), because a
+/// nothing is taken. Layers answer 503, whatever their [`OnFailure`](tollgate::OnFailure), because a
 /// client may cause this by itself. A bucket changes once in the time of a load and a swap, so a
-/// limit that all requests share is best divided into [shards](crate::Quota::shards).
+/// limit that all requests share is best divided into [shards](tollgate::Quota::shards).
 ///
 /// # Deadlines
 ///
@@ -50,7 +50,7 @@ use tollgate_kit::stored::{Draft, Work, bucket_name, decode_record, encode_recor
 /// values](SwapStore::SWAPS_SEVERAL) in one step. With any other store:
 ///
 /// * The call fails before anything is sent, with an error that names the limits and is no outage.
-///   A layer of several limits [panics](crate::RateLimitLayer::and) when it is built.
+///   A layer of several limits panics when it is built.
 /// * The shards of a limit work, but a request is paid for by one of the two that it draws: the
 ///   fuller one. One that costs more than a shard holds fails.
 /// * A reset of several buckets, or a penalty on them, changes one after the other. It goes on if

@@ -38,7 +38,7 @@ impl Postgres {
     /// The output of `work` is returned as it is. A decision fails as on the [store](Self) itself,
     /// and PostgreSQL has then aborted the transaction: roll it back. So a failure is
     /// [no outage](BackendError::is_outage) here, and is returned whatever the
-    /// [`OnFailure`](crate::OnFailure) of the limiter. In a transaction with the isolation
+    /// [`OnFailure`](tollgate::OnFailure) of the limiter. In a transaction with the isolation
     /// `repeatable read` or `serializable`, a decision fails if the bucket has changed since the
     /// transaction began: roll back and start again.
     ///

@@ -2,7 +2,7 @@
 //!
 //! The store is that of `tollgate-postgres`. [`Sqlx`] lets it decide on a connection of `sqlx`, so that
 //! the tokens are taken if, and only if, the transaction commits. The
-//! [guide](tollgate_postgres::guide) says when that is worth it.
+//! [guide](https://docs.rs/tollgate-postgres/latest/tollgate_postgres/guide/index.html) says when that is worth it.
 
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]

@@ -4,7 +4,7 @@ use tollgate::backend::{BucketId, BucketRecord, BucketStore};
 use tollgate::clock::Timestamp;
 
 /// The records that one call names, at the time of the call. The algorithm works on them, and the
-/// store then writes what has [changed](Self::changes).
+/// store then writes what has changed.
 #[derive(Debug)]
 pub struct Draft<'w> {
     now: Timestamp,
