@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use redb::{Database, TableDefinition};
 use tokio::runtime::{Builder, Runtime};
-use tollgate_embedded::{Durability, Embedded};
 use tollgate::{Limit, Quota, RateLimiter, SECOND};
+use tollgate_embedded::{Durability, Embedded};
 
 /// It never refuses.
 static LIMIT: Limit =

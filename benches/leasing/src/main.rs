@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
+use tollgate::{Limit, Quota, RateLimiter, SECOND};
 use tollgate_leasing::Leasing;
 use tollgate_postgres::Postgres;
 use tollgate_redis::Redis;
-use tollgate::{Limit, Quota, RateLimiter, SECOND};
 use tollgate_testing::{postgres, redis};
 
 const PROCESSES: usize = 4;

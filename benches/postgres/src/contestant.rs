@@ -2,8 +2,8 @@
 
 use deadpool_postgres::{Manager, Pool};
 use tokio_postgres::NoTls;
-use tollgate_postgres::Postgres;
 use tollgate::{Limit, Quota, RateLimiter, SECOND};
+use tollgate_postgres::Postgres;
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

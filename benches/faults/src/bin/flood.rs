@@ -9,9 +9,9 @@ use http::{Request, Response, StatusCode};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tollgate_redis::Redis;
 use tollgate::key::header;
 use tollgate::{DAY, HOUR, Limit, OnFailure, Quota, RateLimiter, Timestamp};
+use tollgate_redis::Redis;
 use tollgate_testing::redis::Server;
 use tower::{Layer, Service, ServiceExt};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_redis::Redis;
 use tollgate::{Limit, Quota, RateLimiter};
+use tollgate_redis::Redis;
 
 use super::{Allowance, Answer, Contestant, names};
 use crate::server::Server;
