@@ -97,5 +97,6 @@ pub use self::header::{Header, header};
 pub use self::key_error::KeyError;
 #[cfg(feature = "axum")]
 pub use self::matched_path::{MatchedPath, matched_path};
+pub(crate) use self::setup_warning::Beside;
 pub use self::setup_warning::SetupWarning;
 pub use crate::backend::Key;

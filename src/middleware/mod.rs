@@ -325,6 +325,7 @@ mod response_head;
 mod rule;
 mod rule_builder;
 mod service;
+mod setup_check;
 mod shadow;
 mod waiter_counter;
 

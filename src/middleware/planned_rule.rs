@@ -1,16 +1,16 @@
 //! A rule prepared for requests: computes what the rule demands of each.
 
 use std::borrow::{Borrow, Cow};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::log::Log;
 use super::rule::{MissingKey, NoKey};
 use super::rule::{RequestCost, Rule};
+use super::setup_check::SetupCheck;
 #[cfg(feature = "memory")]
 use crate::algebra::{Terms, Units};
 use crate::fields::{KeptPolicy, PolicyText};
-use crate::key::{Extracted, Head, Key, KeyError, KeyExtractor, SetupWarning};
+use crate::key::{Extracted, Head, Key, KeyError, KeyExtractor};
 #[cfg(feature = "memory")]
 use crate::limiter::units_of;
 use crate::limiter::{Demand, Limit, RateLimiter};
@@ -256,71 +256,4 @@ pub(super) fn fixed_units(rule: &Rule, limit: &Limit) -> Option<Units> {
     let is_fixed = rule.chooser.is_none() && !limit.is_in_shards();
     let cost = rule.cost.fixed().filter(|_| is_fixed)?;
     units_of(limit, cost, Terms::AT_ONCE).ok()
-}
-
-/// How many requests are checked. If several clients are active, it is unlikely that the first
-/// thousand requests all have one key by chance.
-const REQUESTS: u32 = 1_000;
-
-/// Logs each kind of [`SetupWarning`] once.
-///
-/// After the first thousand requests, a check is one load of a number that no longer changes. All
-/// accesses are relaxed, since no decision depends on them: the worst outcome of a race is a line
-/// that is not logged.
-// In this order: later requests read the first number alone.
-#[derive(Debug, Default)]
-#[repr(C)]
-struct SetupCheck {
-    requests: AtomicU32,
-    is_logged: AtomicBool,
-    /// The key of the first warning that all requests have to raise, if it has one.
-    common_key: OnceLock<Option<Key>>,
-    /// Whether some request did not raise that warning.
-    differs: AtomicBool,
-}
-
-impl SetupCheck {
-    #[inline]
-    fn check(&self, limit: &Limit, extractor: &dyn KeyExtractor, head: &Head<'_>) {
-        if cfg!(feature = "tracing") && self.requests.load(Ordering::Relaxed) < REQUESTS {
-            self.check_request(limit, extractor, head);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn check_request(&self, limit: &Limit, extractor: &dyn KeyExtractor, head: &Head<'_>) {
-        let Self { requests, is_logged, common_key, differs } = self;
-        // The counter cannot wrap: it exceeds the bound by at most the number of threads.
-        let is_last = requests.fetch_add(1, Ordering::Relaxed).saturating_add(1) == REQUESTS;
-        let warning = extractor.setup_warning(head);
-        match &warning {
-            Some(warning) if warning.is_certain() => {
-                differs.store(true, Ordering::Relaxed);
-                if !is_logged.swap(true, Ordering::Relaxed) {
-                    log_warning(limit, warning);
-                }
-            }
-            Some(warning) => {
-                let key = warning.common_key();
-                // The first request sets the key, whichever thread gets here first. From then on,
-                // one request with another key is enough to rule the warning out.
-                if common_key.get_or_init(|| key.cloned()).as_ref() != key {
-                    differs.store(true, Ordering::Relaxed);
-                } else if is_last && !differs.load(Ordering::Relaxed) {
-                    log_warning(limit, warning);
-                }
-            }
-            None => differs.store(true, Ordering::Relaxed),
-        }
-    }
-}
-
-#[cfg_attr(not(feature = "tracing"), allow(unused_variables))]
-fn log_warning(limit: &Limit, warning: &SetupWarning) {
-    #[cfg(feature = "tracing")]
-    {
-        let key = warning.common_key().map(tracing::field::display);
-        tracing::warn!(limit = limit.name(), %warning, key, "possible misconfiguration (logged once)");
-    }
 }

@@ -8,3 +8,6 @@ mod credentials;
 #[cfg(all(feature = "axum", feature = "credentials"))]
 mod extractors;
 mod pointers;
+mod proxies;
+#[cfg(all(unix, feature = "axum"))]
+mod unix_socket;

@@ -683,6 +683,73 @@ fn one_address_for_all_is_not_logged_before_it_is_certain() {
     assert_eq!(watched(key(), 3_000, health).len(), 1);
 }
 
+/// A third of these pairs said nothing in 1,100 requests: one address was the key of all clients.
+#[test]
+fn each_wrong_setting_that_makes_one_client_of_all_tells_itself() {
+    use tollgate::key::Head;
+    use tollgate_testing::proxies::CHAINS;
+    let wrong_ways: [fn() -> ClientIp; 6] = [
+        ClientIp::peer,
+        || ClientIp::x_forwarded_for(1),
+        || ClientIp::x_forwarded_for(2),
+        || ClientIp::forwarded(1),
+        || ClientIp::header("x-real-ip", 1),
+        || ClientIp::header("x-client", 1),
+    ];
+    let address = |first: u8, n: u32| {
+        let [.., high, low] = n.to_be_bytes();
+        IpAddr::from([first, 0, high, low])
+    };
+    let (mut pairs, mut silent) = (0, Vec::new());
+    for chain in CHAINS {
+        for setting in CHAINS.map(|chain| chain.setting).into_iter().chain(wrong_ways) {
+            let request = |n: u32| chain.request(address(203, n), address(198, n));
+            let found = |n| setting().address(&Head::new(&request(n))).ok();
+            let Some(first) = found(0) else { continue };
+            if (1..100).all(|n| found(n) == Some(first)) {
+                pairs += 1;
+                if watched(setting(), 1_100, request).len() != 1 {
+                    silent.push((chain.name, setting()));
+                }
+            }
+        }
+    }
+    assert!(
+        pairs > 50 && silent.is_empty(),
+        "{} of {pairs} said nothing: {silent:#?}",
+        silent.len()
+    );
+    // One client behind its proxy is not taken for all of them.
+    let right = CHAINS[0];
+    let one = |_| right.request(address(203, 1), address(198, 1));
+    assert!(watched((right.setting)(), 1_100, one).is_empty());
+}
+
+/// A limit on the whole service looked like one for each client: one client had all others refused,
+/// and the log said nothing.
+#[test]
+fn a_limit_without_a_key_says_once_that_all_requests_share_it() {
+    let refused = |layer: tollgate::RateLimitLayer| {
+        let service = layer.cost(2).layer(inner());
+        logged(tracing::Level::WARN, || {
+            for status in [200, 429, 429] {
+                let response = at_once(service.clone().oneshot(Request::new(()))).unwrap();
+                assert_eq!(response.status(), status);
+            }
+        })
+    };
+    let layer = || limiter(&ManualClock::new(START)).layer(&TWO);
+    let lines = refused(layer());
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    assert!(
+        lines[0].contains("all requests share this limit") && lines[0].contains("limit=\"two\"")
+    );
+    let slow = tollgate::OnRefusal::plain_text();
+    assert_eq!(refused(layer().on_refusal(slow)).len(), 1);
+    assert!(refused(layer().key(tollgate::key::global())).is_empty());
+    assert!(refused(layer().key_with(|_| "all")).is_empty());
+}
+
 /// Layers made from one layer shared the flag that its line was logged.
 #[test]
 fn layers_made_from_one_log_their_own_misconfigurations() {

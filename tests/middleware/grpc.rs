@@ -142,3 +142,20 @@ fn a_refusal_is_header_fields_only() {
         assert!(!response.headers().contains_key("grpc-status"));
     }
 }
+
+/// `INTERNAL`, as tonic leaves the address in a type of its own.
+#[tokio::test]
+async fn a_client_has_one_budget_over_http_and_grpc() {
+    use axum::routing::get;
+    use tonic::transport::server::TcpConnectInfo;
+    let limiter = limiter(&ManualClock::new(START));
+    let client = || ClientIp::peer().peer_from(|info: &TcpConnectInfo| info.remote_addr());
+    let layer = || limiter.layer(&API).key(client());
+    let app = axum::Router::new().route("/", get(async || "hello")).layer(layer());
+    let http = tollgate_testing::web::serve(app).await;
+    let mut grpc = served(layer()).await;
+    assert_eq!(tollgate_testing::web::get(http, "/").await.status, 200);
+    ask(&mut grpc).await.unwrap();
+    assert_eq!(ask(&mut grpc).await.unwrap_err().code(), Code::ResourceExhausted);
+    assert_eq!(tollgate_testing::web::get(http, "/").await.status, 429);
+}

@@ -694,7 +694,8 @@ fn an_address_that_is_missing_is_a_misconfiguration() {
         ClientIp::peer().extract(&Head::new(&Request::new(()))),
         "no client address: `ConnectInfo` is missing (serve the router with \
          `into_make_service_with_connect_info::<SocketAddr>()`, add a layer of `MockConnectInfo` in \
-         tests, or insert a `SocketAddr` as a request extension)",
+         tests, or insert a `SocketAddr` as a request extension; tonic: `ClientIp::peer_from`; behind a \
+         proxy on a Unix socket, which has no address: `ClientIp::x_forwarded_for(1)`)",
     );
     // The way out works.
     let mut request = Request::new(());

@@ -149,7 +149,8 @@ fn app(layer: impl Into<RateLimitLayer<Several>>) -> Router {
 const NO_ADDRESS: &str = "no client address: `ConnectInfo` is missing (serve the router with \
                           `into_make_service_with_connect_info::<SocketAddr>()`, add a layer of \
                           `MockConnectInfo` in tests, or insert a `SocketAddr` as a request \
-                          extension)";
+                          extension; tonic: `ClientIp::peer_from`; behind a proxy on a Unix socket, \
+                          which has no address: `ClientIp::x_forwarded_for(1)`)";
 
 /// What a debug build adds to a body, and a release build does not.
 fn of_debug(text: String) -> String {

@@ -32,6 +32,7 @@ pub mod journal;
 pub mod nodes;
 #[cfg(unix)]
 pub mod postgres;
+pub mod proxies;
 pub mod queue;
 #[cfg(unix)]
 pub mod redis;

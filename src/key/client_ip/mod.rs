@@ -19,12 +19,10 @@ mod setup_warnings;
 mod source;
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-use http::HeaderName;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub use self::networks::{NetworkError, Networks};
-use self::peer::peer;
+use self::peer::{PeerPlaces, peer};
 pub use self::proxies::Proxies;
 use self::source::AddressSource;
 use crate::backend::Key;
@@ -48,8 +46,9 @@ use crate::key::setup_warning::SetupWarning;
 ///
 /// The server has to provide the address of the peer: axum by
 /// `into_make_service_with_connect_info`, any other server by a request extension of type
-/// [`SocketAddr`](std::net::SocketAddr). Without it, requests are answered with 500, and the log
-/// says why.
+/// [`SocketAddr`](std::net::SocketAddr), or of a type of its own that [`peer_from`](Self::peer_from)
+/// reads. Without it, requests are answered with 500, and the log says why. On a Unix socket, the peer
+/// has no address: trust the proxy that connects to it, as in `ClientIp::x_forwarded_for(1)`.
 ///
 /// # Examples
 ///
@@ -72,6 +71,7 @@ use crate::key::setup_warning::SetupWarning;
 pub struct ClientIp {
     source: AddressSource,
     ipv6_prefix: u8,
+    peers: PeerPlaces,
 }
 
 impl ClientIp {
@@ -101,7 +101,7 @@ impl ClientIp {
     /// use std::net::{IpAddr, SocketAddr};
     /// use tollgate::key::{ClientIp, Head};
     ///
-    /// let client = ClientIp::x_forwarded_for(["10.0.0.0/8"]);
+    /// let client = ClientIp::x_forwarded_for(["10.0.0.0/8"]); // or 1, if there is one proxy
     ///
     /// // The load balancer at 10.0.0.1 has appended what it saw to what the client made up.
     /// let request = http::Request::builder().header("x-forwarded-for", "192.0.2.99, 203.0.113.7");
@@ -150,12 +150,10 @@ impl ClientIp {
         Self::from_source(AddressSource::Forwarded(valid(trusted)))
     }
 
-    /// The address in a header field if the peer is in one of these networks, else that of the
-    /// peer.
+    /// The address in a header field if the peer is trusted, else that of the peer.
     ///
     /// Use it behind an edge that overwrites a field of its own, such as `CF-Connecting-IP`,
-    /// `True-Client-IP`, `Fly-Client-IP`, or `X-Real-IP`. If the edge passes on a field that the
-    /// client sent, clients can choose their address. The address of the peer also counts if the
+    /// `True-Client-IP`, `Fly-Client-IP`, or `X-Real-IP`. The address of the peer also counts if the
     /// field is missing, is there more than once, or has no address.
     ///
     /// **Only the peer is looked at.** If a proxy of yours stands between the edge and this server, the
@@ -181,16 +179,38 @@ impl ClientIp {
     #[doc(alias("cf-connecting-ip", "true-client-ip", "fly-client-ip", "x-real-ip", "Cloudflare"))]
     #[must_use]
     #[track_caller]
-    pub fn header(name: &str, set_by: impl TryInto<Networks, Error: fmt::Display>) -> Self {
-        Self::from_header(header_name(name), valid(set_by))
-    }
-
-    pub(crate) fn from_header(name: HeaderName, set_by: Networks) -> Self {
-        Self::from_source(AddressSource::Header(name, set_by))
+    pub fn header(name: &str, set_by: impl TryInto<Proxies, Error: fmt::Display>) -> Self {
+        Self::from_source(AddressSource::Header(header_name(name), valid(set_by)))
     }
 
     const fn from_source(source: AddressSource) -> Self {
-        Self { source, ipv6_prefix: 64 }
+        Self { source, ipv6_prefix: 64, peers: PeerPlaces::NONE }
+    }
+
+    /// Takes the address of the peer also from this extension of the request, if no other one has it.
+    ///
+    /// Use it for servers that leave it in a type of their own. For `tonic`, see the example; one bucket
+    /// then counts the requests of a client over HTTP and over gRPC.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key::ClientIp;
+    /// use tonic::transport::server::TcpConnectInfo;
+    ///
+    /// let client = ClientIp::peer().peer_from(|info: &TcpConnectInfo| info.remote_addr());
+    /// // With TLS: `TlsConnectInfo<TcpConnectInfo>` and `info.get_ref().remote_addr()`.
+    /// # drop(client);
+    /// ```
+    #[doc(alias("tonic", "TcpConnectInfo", "TlsConnectInfo"))]
+    #[must_use]
+    pub fn peer_from<T, F>(mut self, address: F) -> Self
+    where
+        T: Send + Sync + 'static,
+        F: Fn(&T) -> Option<SocketAddr> + Send + Sync + 'static,
+    {
+        self.peers.push(move |extensions| extensions.get().and_then(&address));
+        self
     }
 
     /// Sets the prefix by which IPv6 addresses share a key, in bits: 64 by default, at most 128.
@@ -249,8 +269,8 @@ impl ClientIp {
     #[inline]
     fn find(&self, head: &Head<'_>) -> Option<IpAddr> {
         match &self.source {
-            AddressSource::Peer => peer(head),
-            source => source.find(head),
+            AddressSource::Peer => peer(head, &self.peers),
+            source => source.find(head, peer(head, &self.peers)),
         }
     }
 }
@@ -266,7 +286,8 @@ impl KeyExtractor for ClientIp {
     }
 
     fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
-        setup_warnings::find_warning(&self.source, head, self.address(head).ok()?)
+        let peer = peer(head, &self.peers);
+        setup_warnings::find_warning(&self.source, head, peer, self.address(head).ok()?)
     }
 }
 
@@ -308,6 +329,7 @@ fn no_address() -> KeyError {
     KeyError::misconfigured(
         "no client address: `ConnectInfo` is missing (serve the router with \
          `into_make_service_with_connect_info::<SocketAddr>()`, add a layer of `MockConnectInfo` \
-         in tests, or insert a `SocketAddr` as a request extension)",
+         in tests, or insert a `SocketAddr` as a request extension; tonic: `ClientIp::peer_from`; \
+         behind a proxy on a Unix socket, which has no address: `ClientIp::x_forwarded_for(1)`)",
     )
 }

@@ -1,15 +1,18 @@
 //! Detects signs that the key is not the address of the client.
 
+use std::hash::{DefaultHasher, Hasher};
 use std::net::IpAddr;
 
-use super::peer::peer;
+use http::HeaderName;
+
 use super::source::AddressSource;
 use crate::key::head::Head;
-use crate::key::setup_warning::SetupWarning;
+use crate::key::setup_warning::{Beside, SetupWarning};
 
 pub(super) fn find_warning(
     source: &AddressSource,
     head: &Head<'_>,
+    peer: Option<IpAddr>,
     address: IpAddr,
 ) -> Option<SetupWarning> {
     let is_present = |name| head.headers().contains_key(name);
@@ -19,13 +22,32 @@ pub(super) fn find_warning(
         (AddressSource::Peer, _) => {
             fields.next().map(|field| SetupWarning::new(field.no_proxy_trusted))
         }
-        (source, _) if source.trusts(peer(head)) => {
+        (source, _) if source.trusts(peer) => {
             fields.next().map(|field| SetupWarning::new(field.other_field_read))
         }
         _ => None,
     }
     // If all requests come from one private address, that address is probably a proxy.
     .or_else(|| is_private(address).then(|| SetupWarning::with_common_key(address, ONE_PRIVATE)))
+    // So is any other address, if the fields of proxies name several clients behind it.
+    .or_else(|| {
+        let beside = fingerprint(source, head)?;
+        Some(SetupWarning::with_common_key(address, ONE_FOR_MANY).while_differs(beside))
+    })
+}
+
+/// The fields that name clients; `None` without any.
+fn fingerprint(source: &AddressSource, head: &Head<'_>) -> Option<Beside> {
+    let names = source.field().map(HeaderName::as_str).into_iter();
+    let names = names.chain(FIELDS.iter().map(|field| field.name));
+    let (mut fields, mut hasher) = (0, DefaultHasher::new());
+    for (place, name) in (0_u32..).zip(names) {
+        for line in head.headers().get_all(name) {
+            fields |= 1_u8.checked_shl(place).unwrap_or(0);
+            hasher.write(line.as_bytes());
+        }
+    }
+    (fields != 0).then(|| Beside { fields, values: hasher.finish() })
 }
 
 fn is_private(address: IpAddr) -> bool {
@@ -79,3 +101,8 @@ const ONE_PRIVATE: &str = "all requests so far came from one private address, th
                            the addresses of the clients, and read them with \
                            `ClientIp::x_forwarded_for` or its siblings; if it is one client, \
                            nothing is wrong)";
+
+const ONE_FOR_MANY: &str = "all requests so far had one address as their key, but header fields \
+                            name several clients (that address is probably a proxy: trust it, by \
+                            its network or by one more hop, and read the field that it writes; if one \
+                            client makes these fields up, nothing is wrong)";

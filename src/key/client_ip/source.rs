@@ -5,8 +5,6 @@ use std::net::IpAddr;
 use http::HeaderName;
 use http::header::FORWARDED;
 
-use super::networks::Networks;
-use super::peer::peer;
 use super::proxies::Proxies;
 use super::{forwarded, node};
 use crate::key::head::{Head, trim};
@@ -16,7 +14,7 @@ pub(super) enum AddressSource {
     Peer,
     XForwardedFor(Proxies),
     Forwarded(Proxies),
-    Header(HeaderName, Networks),
+    Header(HeaderName, Proxies),
 }
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -36,16 +34,16 @@ impl AddressSource {
     pub(super) fn trusts(&self, peer: Option<IpAddr>) -> bool {
         match self {
             Self::Peer => false,
-            Self::XForwardedFor(trusted) | Self::Forwarded(trusted) => trusted.trust(peer, 0),
-            Self::Header(_, set_by) => peer.is_some_and(|peer| set_by.contains(peer)),
+            Self::XForwardedFor(trusted) | Self::Forwarded(trusted) | Self::Header(_, trusted) => {
+                trusted.trust(peer, 0)
+            }
         }
     }
 
     /// Finds the address of the client.
     // Not inlined, so that `ClientIp::peer` stays small for servers without a proxy.
     #[inline(never)]
-    pub(super) fn find(&self, head: &Head<'_>) -> Option<IpAddr> {
-        let peer = peer(head);
+    pub(super) fn find(&self, head: &Head<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
         match self {
             Self::Peer => peer,
             Self::XForwardedFor(trusted) => {
