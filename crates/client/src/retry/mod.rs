@@ -92,7 +92,7 @@
 //! are cloned before each send but the last. A streamed body cannot be cloned, and a request with
 //! one does not compile here, rather than be sent with half of its body:
 //!
-//! ```compile_fail,E0277
+//! ```compile_fail,E0599
 //! use std::convert::Infallible;
 //!
 //! use http::{Request, Response};
