@@ -256,8 +256,11 @@ fn suggestion(span: &Value) -> Option<&str> {
 fn rustc(name: &str, source: &str) -> String {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("misuse");
     fs::create_dir_all(&directory).unwrap();
-    let (tollgate, dependencies) = library("tollgate");
-    let (admin, _) = library("tollgate_admin");
+    let test = env::current_exe().unwrap();
+    // Each is built after the library that it is linked with.
+    let admin = library("tollgate_admin", &test);
+    let tollgate = library("tollgate", &admin);
+    let dependencies = test.parent().unwrap();
     let argument = |name: &str, path: &Path| {
         let mut argument = OsString::from(name);
         argument.push(path);
@@ -268,7 +271,7 @@ fn rustc(name: &str, source: &str) -> String {
         .args(["--crate-name", name, "--error-format", "json", "--out-dir"])
         .arg(&directory)
         .arg("-L")
-        .arg(argument("dependency=", &dependencies))
+        .arg(argument("dependency=", dependencies))
         .arg("--extern")
         .arg(argument("tollgate=", &tollgate))
         .arg("--extern")
@@ -283,22 +286,20 @@ fn rustc(name: &str, source: &str) -> String {
     String::from_utf8(rustc.wait_with_output().unwrap().stderr).unwrap()
 }
 
-/// The newest library that is no newer than this test, and where the libraries are.
+/// The newest library that is no newer than this file beside it.
 ///
-/// Others may lie beside it, built with other features.
-fn library(name: &str) -> (PathBuf, PathBuf) {
-    let test = env::current_exe().unwrap();
-    let directory = test.parent().unwrap().to_owned();
+/// Others may lie there, built with other features.
+fn library(name: &str, linked: &Path) -> PathBuf {
     let built = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
-    let linked = built(&test);
+    let linked_at = built(linked);
     let prefix = format!("lib{name}-");
     let is_library = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy();
-        name.starts_with(&prefix) && name.ends_with(".rlib") && built(path) <= linked
+        name.starts_with(&prefix) && name.ends_with(".rlib") && built(path) <= linked_at
     };
-    let files = fs::read_dir(&directory).unwrap().map(|file| file.unwrap().path());
-    let library = files.filter(is_library).max_by_key(|path| built(path));
-    (library.expect("cargo builds the library next to its tests"), directory)
+    let files = fs::read_dir(linked.parent().unwrap()).unwrap();
+    let library = files.map(|file| file.unwrap().path()).filter(is_library);
+    library.max_by_key(|path| built(path)).expect("cargo builds the library next to its tests")
 }
 
 /// The rows of which the compiler does not say what they expect.
