@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+#[cfg(doc)]
+use super::answer::Reading;
 use super::charge::BucketId;
 use super::origin::Origin;
+use super::receipt::Receipt;
 use super::record::BucketRecord;
 use super::reset_log::ResetMark;
 use crate::algebra::{Bucket, State, Units, block, refund, rescale, undo, untouched};
@@ -44,15 +47,8 @@ pub struct Adjustment<'a> {
     id: BucketId<'a>,
     bucket: &'a Bucket,
     change: Change,
-    /// The mark of the charge that took the units; `None` if a reset since then makes no
-    /// difference.
-    mark: Option<ResetMark>,
-    /// The store that took the units.
-    origin: Origin,
-    /// What the local store of a fallback has not paid of that charge. It gets that much less back.
-    unpaid: Units,
-    /// What the charge has left that took the units, if the caller knows.
-    charged: Option<State>,
+    /// Of the charge that took the units.
+    receipt: Receipt,
     /// Whether the bucket is known not to be blocked, even if it looks so.
     is_open: bool,
 }
@@ -131,76 +127,60 @@ impl<'a> Adjustment<'a> {
     /// Makes this change to a bucket.
     #[must_use]
     pub const fn new(id: BucketId<'a>, bucket: &'a Bucket, change: Change) -> Self {
-        Self {
-            id,
-            bucket,
-            change,
-            mark: None,
-            origin: Origin::Store,
-            unpaid: 0,
-            charged: None,
-            is_open: false,
-        }
+        Self { id, bucket, change, receipt: Receipt::NONE, is_open: false }
+    }
+
+    /// Sets the receipt of the charge that took the units, which its [reading](Reading::receipt)
+    /// carries.
+    #[must_use]
+    pub const fn with_receipt(mut self, receipt: Receipt) -> Self {
+        self.receipt = receipt;
+        self
+    }
+
+    /// The receipt of the charge that took the units. A wrapper that makes another adjustment of this
+    /// one hands it on.
+    #[must_use]
+    pub const fn receipt(&self) -> Receipt {
+        self.receipt
+    }
+
+    /// The same adjustment of another bucket: for wrappers that rename buckets.
+    #[must_use]
+    pub const fn with_id(mut self, id: BucketId<'a>) -> Self {
+        self.id = id;
+        self
     }
 
     /// Sets the mark of the charge that took the units. If the bucket was reset since, they are
     /// forgiven and not given back.
     pub(crate) const fn with_mark(mut self, mark: ResetMark) -> Self {
-        self.mark = Some(mark);
+        self.receipt.mark = Some(mark);
         self
     }
 
     pub(crate) const fn mark(&self) -> Option<ResetMark> {
-        self.mark
-    }
-
-    /// Sets the state that the charge has left which took the units. Only a store that keeps part
-    /// of its tokens elsewhere has to know where they came from.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn with_charged(mut self, left: State) -> Self {
-        self.charged = Some(left);
-        self
-    }
-
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn charged(&self) -> Option<State> {
-        self.charged
-    }
-
-    /// Sets the mark and the charged state of another adjustment.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn with_marks_of(mut self, other: &Self) -> Self {
-        (self.mark, self.charged) = (other.mark, other.charged);
-        self
+        self.receipt.mark
     }
 
     /// Removes the mark, for a store that does not count resets.
     pub(crate) const fn without_mark(mut self) -> Self {
-        self.mark = None;
-        self
-    }
-
-    /// Sets the store that took the units.
-    pub(crate) const fn with_origin(mut self, origin: Origin) -> Self {
-        self.origin = origin;
+        self.receipt.mark = None;
         self
     }
 
     pub(crate) const fn origin(&self) -> Origin {
-        self.origin
+        self.receipt.origin
     }
 
     /// Sets how many units of the charge the local store of a fallback has not paid.
     pub(crate) const fn with_unpaid(mut self, units: Units) -> Self {
-        self.unpaid = units;
+        self.receipt.unpaid = units;
         self
     }
 
     pub(crate) const fn unpaid(&self) -> Units {
-        self.unpaid
+        self.receipt.unpaid
     }
 
     /// The same for a bucket that is not blocked, although it is in debt at a time in the future.
@@ -411,7 +391,8 @@ impl Adjustment<'_> {
             }
             block @ Change::Block { .. } => block,
         };
-        Adjustment { bucket, change, charged: None, ..*self }
+        let receipt = Receipt { charged: None, ..self.receipt };
+        Adjustment { bucket, change, receipt, ..*self }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::charge::Charge;
 use super::error::BackendError;
 use super::origin::{Origin, Unpaid};
+use super::receipt::Receipt;
 use super::record::{BucketRecord, Found};
 use super::reset_log::ResetMark;
 use crate::algebra::{Bucket, Charged, ChargedPair, State, Units, Verdict};
@@ -444,6 +445,21 @@ impl Reading {
     pub const fn in_micros(verdict: Verdict, state: State, units: Units, wait: u64) -> Self {
         let (mark, origin, unpaid) = (ResetMark::NONE, Origin::Store, Unpaid::NOTHING);
         Self { verdict, state, units, wait, mark, origin, unpaid }
+    }
+
+    /// Sets the receipt: for a wrapper that answers in place of the store that took the units.
+    #[must_use]
+    pub fn with_receipt(mut self, receipt: Receipt) -> Self {
+        self.mark = receipt.mark.unwrap_or(ResetMark::NONE);
+        self.origin = receipt.origin;
+        self.unpaid = Unpaid::part(receipt.unpaid, self.units);
+        self
+    }
+
+    /// What an [adjustment](super::Adjustment::with_receipt) of these units has to know of this charge.
+    #[must_use]
+    pub fn receipt(&self) -> Receipt {
+        Receipt::new(self.mark, self.origin, self.unpaid.of(self.units), self.state)
     }
 
     /// Sets the mark.

@@ -218,6 +218,15 @@ impl<'a> Charge<'a> {
         self.on_failure
     }
 
+    /// The same charge on another bucket: for wrappers that rename buckets.
+    ///
+    /// If it names a [second shard](Self::second_shard), that is a shard of the same limit.
+    #[must_use]
+    pub const fn with_id(mut self, id: BucketId<'a>) -> Self {
+        self.id = id;
+        self
+    }
+
     /// The name of the bucket; of a two-choices charge, that of the first.
     #[must_use]
     #[inline]

@@ -93,6 +93,7 @@ mod memory;
 mod on_failure;
 mod origin;
 mod owned;
+mod receipt;
 mod record;
 mod repeats;
 mod reset_log;
@@ -127,6 +128,7 @@ pub(crate) use self::memory::{
 pub use self::on_failure::OnFailure;
 pub(crate) use self::origin::{Origin, Unpaid};
 pub use self::owned::{OwnedAdjustment, OwnedBucketId, OwnedCharge};
+pub use self::receipt::Receipt;
 pub use self::record::BucketRecord;
 pub(crate) use self::repeats::Repeats;
 pub(crate) use self::reset_log::{ResetLog, ResetMark};
@@ -154,6 +156,15 @@ pub(crate) use self::reset_log::{ResetLog, ResetMark};
 ///   shows what it holds after all of them.
 /// * The shards of a limit are buckets like any others, and may be stored apart. The two shards of
 ///   one charge are still charged in one step.
+///
+/// # Wrappers
+///
+/// A wrapper around another backend returns what that returns, also for the operations that have a
+/// default: without them, what the inner store can do fails with an error that says so. If it makes
+/// readings or adjustments of its own, it hands on their [`Receipt`].
+///
+/// Requests that wait stand in one line only if the limiter has the [`Memory`] store itself, or an
+/// `Arc` of it. Behind a wrapper they have instants of their own, as on a shared store.
 ///
 /// # Cancel safety
 ///

@@ -5,9 +5,8 @@ use super::charge::{BucketId, Charge};
 use super::key::Key;
 use super::limit_head::LimitHead;
 use super::on_failure::OnFailure;
-use super::origin::Origin;
-use super::reset_log::ResetMark;
-use crate::algebra::{Bucket, State, Terms, Units};
+use super::receipt::Receipt;
+use crate::algebra::{Bucket, Terms, Units};
 
 /// A [`BucketId`] that borrows nothing, made by [`BucketId::into_owned`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,26 +143,15 @@ pub struct OwnedAdjustment {
     id: OwnedBucketId,
     bucket: Bucket,
     change: Change,
-    mark: Option<ResetMark>,
-    origin: Origin,
-    unpaid: Units,
-    charged: Option<State>,
+    receipt: Receipt,
 }
 
 impl OwnedAdjustment {
     /// The adjustment, borrowed from this value.
     #[must_use]
     pub const fn as_adjustment(&self) -> Adjustment<'_> {
-        let adjustment = Adjustment::new(self.id.as_id(), &self.bucket, self.change);
-        let adjustment = adjustment.with_origin(self.origin).with_unpaid(self.unpaid);
-        let adjustment = match self.mark {
-            Some(mark) => adjustment.with_mark(mark),
-            None => adjustment,
-        };
-        match self.charged {
-            Some(left) => adjustment.with_charged(left),
-            None => adjustment,
-        }
+        let Self { id, bucket, change, receipt } = self;
+        Adjustment::new(id.as_id(), bucket, *change).with_receipt(*receipt)
     }
 }
 
@@ -196,16 +184,17 @@ impl Adjustment<'_> {
     /// Copies what the adjustment borrows, so that it outlives the call: see [`OwnedCharge`].
     #[must_use]
     pub fn into_owned(self) -> OwnedAdjustment {
-        let (id, change, mark) = (self.id().into_owned(), self.change(), self.mark());
-        let (origin, unpaid, charged) = (self.origin(), self.unpaid(), self.charged());
-        OwnedAdjustment { id, bucket: *self.bucket(), change, mark, origin, unpaid, charged }
+        let (id, change, receipt) = (self.id().into_owned(), self.change(), self.receipt());
+        OwnedAdjustment { id, bucket: *self.bucket(), change, receipt }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::origin::Origin;
     use super::super::reset_log::ResetLog;
     use super::*;
+    use crate::algebra::State;
     use crate::clock::Timestamp;
     use crate::quota::{HOUR, Quota};
 
@@ -240,9 +229,12 @@ mod tests {
         for adjustment in [
             Adjustment::refund(id, &bucket, -7),
             Adjustment::refund(id, &bucket, 7).with_mark(ResetLog::default().mark()),
-            Adjustment::refund(id, &bucket, 7).with_charged(left),
-            Adjustment::refund_since(id, &bucket, 7, left).with_origin(Origin::Fallback),
-            Adjustment::refund(id, &bucket, 7).with_unpaid(3),
+            Adjustment::refund_since(id, &bucket, 7, left).with_receipt(Receipt::new(
+                ResetLog::default().mark(),
+                Origin::Fallback,
+                3,
+                left,
+            )),
             Adjustment::undo(id, &bucket, 7, left),
             Adjustment::block(id, &bucket, HOUR),
         ] {

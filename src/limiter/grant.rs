@@ -9,7 +9,7 @@ use super::Limit;
 use super::demand::Demand;
 use super::snapshot::{Level, Snapshot, sum_of_shards};
 use crate::algebra::{State, Units, Verdict};
-use crate::backend::{Adjustment, BucketId, Key, Origin, Reading, ResetMark, Unpaid};
+use crate::backend::{Adjustment, BucketId, Key, Origin, Reading, Receipt, ResetMark, Unpaid};
 use crate::clock::Timestamp;
 use crate::quota::Quota;
 
@@ -310,6 +310,11 @@ impl<L: Borrow<Limit>> Grant<L> {
         Snapshot::new(self.limit(), self.level())
     }
 
+    /// The receipt of what a bucket paid.
+    pub(crate) fn receipt(&self, paid: &PaidBucket) -> Receipt {
+        Receipt::new(paid.mark, self.origin(), paid.unpaid(), paid.after)
+    }
+
     /// The adjustments after which `actual` tokens stay taken, each with the units that stay taken
     /// of its bucket.
     ///
@@ -335,9 +340,7 @@ impl<L: Borrow<Limit>> Grant<L> {
                 true => Adjustment::refund_since(id, bucket, units, paid.after),
                 false => Adjustment::refund(id, bucket, units),
             };
-            let refund = refund.with_mark(paid.mark).with_charged(paid.after);
-            let refund = refund.with_origin(self.origin()).with_unpaid(paid.unpaid());
-            (refund, paid.units.saturating_sub(units))
+            (refund.with_receipt(self.receipt(&paid)), paid.units.saturating_sub(units))
         })
     }
 }

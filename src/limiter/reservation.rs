@@ -257,7 +257,7 @@ impl HeldGrants {
                     // instant that counts on these tokens.
                     if grant.origin() != Origin::Store {
                         let refund = Adjustment::refund(id, bucket, paid.units);
-                        return Some(refund.with_origin(grant.origin()));
+                        return Some(refund.with_receipt(grant.receipt(&paid).without_mark()));
                     }
                     let returned = self.limiter.queues().returned_since(id, made)?;
                     let left = bucket.with_returned(paid.after, returned);

@@ -45,7 +45,8 @@ impl<B: Backend> LeaseDriver<B> {
                 ChangePart::Here(_) => None,
                 ChangePart::Store(one) => Some(*one),
                 ChangePart::Leased(change, terms) => {
-                    Some(Adjustment::new(one.id(), terms.store(), *change).with_marks_of(one))
+                    let changed = Adjustment::new(one.id(), terms.store(), *change);
+                    Some(changed.with_receipt(one.receipt()))
                 }
             })
             .collect();
@@ -100,7 +101,7 @@ impl<B: Backend> LeaseDriver<B> {
         let terms =
             leased.and_then(|leased| self.terms(leased.limit, leased.bucket).zip(Some(leased)));
         let Some((terms, leased)) = terms else { return ChangePart::Store(*one) };
-        let (units, origin) = match (one.change(), one.charged()) {
+        let (units, origin) = match (one.change(), one.receipt().charged()) {
             (Change::Refund { units }, Some(origin)) if units > 0 => (units, origin),
             (Change::RefundSince { units, since }, _) if units > 0 => (units, since),
             (other, _) => return ChangePart::Leased(other, Box::new(terms)),
@@ -126,7 +127,7 @@ impl<B: Backend> LeaseDriver<B> {
         match one.change() {
             Change::Refund { units } if units < 0 => self.penalize(&leased, terms, units),
             Change::RefundSince { units, .. } if units < 0 => self.penalize(&leased, terms, units),
-            Change::Refund { units } => match one.charged() {
+            Change::Refund { units } => match one.receipt().charged() {
                 Some(origin) => self.take_back(&leased, terms, units, origin),
                 // Nothing is known of the charge, so the store has to go by its own rule.
                 None => ChangePart::Leased(Change::Refund { units }, Box::new(terms)),

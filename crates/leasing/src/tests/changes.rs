@@ -27,11 +27,11 @@ fn held(applied: &Applied) -> State {
     applied.readings()[0].state()
 }
 
-async fn refund(node: &Leasing<Moody>, units: Units, origin: State) -> Applied {
+async fn refund(node: &Leasing<Moody>, units: Units, paid: &Applied) -> Applied {
     let bucket = HOT.bucket();
     let key = Key::from("all");
     let refund = Adjustment::refund(BucketId::new("hot", &key), &bucket, units);
-    node.adjust(&[refund.with_charged(origin)]).wait().await.unwrap()
+    node.adjust(&[refund.with_receipt(paid.readings()[0].receipt())]).wait().await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,13 +42,13 @@ async fn what_a_lot_has_paid_goes_back_to_it() {
     let paid = take(&node, 5).await.unwrap();
     let calls = store.calls();
     let token = HOT.bucket().units(1).unwrap();
-    let back = refund(&node, 3 * token, held(&paid)).await;
+    let back = refund(&node, 3 * token, &paid).await;
     assert_eq!(held(&back).value, held(&paid).value + 3 * token);
     assert_eq!(store.calls(), calls, "no trip");
     // Once the lot is void, the refill has replaced its tokens.
     sleep(SECOND).await;
     let calls = store.calls();
-    refund(&node, 2 * token, held(&paid)).await;
+    refund(&node, 2 * token, &paid).await;
     assert_eq!(store.calls(), calls, "lost, not sent");
 }
 
@@ -61,7 +61,7 @@ async fn what_the_store_was_paid_goes_back_to_it_less_its_gain() {
     let before = held(&paid).value;
     sleep(Duration::from_millis(100)).await;
     // 10,000 were gained in 0.1 s, so some 20,000 of 30,000 are credited.
-    let back = refund(&node, 30_000 * token, held(&paid)).await;
+    let back = refund(&node, 30_000 * token, &paid).await;
     let credited = (held(&back).value - before) / token;
     assert!((29_900..=30_200).contains(&credited), "{credited} with the gain");
 }
@@ -114,7 +114,7 @@ async fn the_store_pays_a_penalty_if_the_lots_are_void() {
 async fn a_list_that_the_store_refuses_changes_no_lot() {
     let (_, _, node) = standing_node(&HOT, Manner::After(TRIP)).await;
     let (key, hot, cold) = (Key::from("all"), HOT.bucket(), COLD.bucket());
-    let paid = held(&take(&node, 9).await.unwrap());
+    let paid = take(&node, 9).await.unwrap();
     let token = hot.units(1).unwrap();
     let before = node.held(&key);
     let id = BucketId::new("hot", &key);
@@ -124,7 +124,7 @@ async fn a_list_that_the_store_refuses_changes_no_lot() {
     }
     let left = left[0];
     let undo = Adjustment::undo(BucketId::new("cold", &key), &cold, cold.units(1).unwrap(), left);
-    let back = Adjustment::refund(id, &hot, 5 * token).with_charged(paid);
+    let back = Adjustment::refund(id, &hot, 5 * token).with_receipt(paid.readings()[0].receipt());
     for other in [back, Adjustment::refund(id, &hot, -5 * token)] {
         let applied = node.adjust(&[undo, other]).wait().await.unwrap();
         assert_eq!(applied.verdict(), Verdict::Refused);

@@ -4,6 +4,7 @@ use tollgate_testing::cases::seeds;
 
 use super::*;
 use crate::backend::tests::Dice;
+use crate::backend::{Adjustment, Applied, Reading};
 use crate::quota::DAY;
 
 static MANY: Limit = Limit::new("many", Quota::token_bucket(1_000, DAY.saturating_mul(365)));
@@ -172,4 +173,52 @@ async fn each_switch_admits_at_most_one_capacity_more() {
         most = most.max(admitted.saturating_sub(100 + tenths));
     }
     assert!(most > 50, "the bound is put to the test: {most} more than without switches");
+}
+
+/// A wrapper that makes readings and adjustments of its own, as one does that renames buckets or
+/// converts numbers.
+#[derive(Debug)]
+struct Rewriting<B>(B);
+
+impl<B: Backend> Backend for Rewriting<B> {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        self.0.apply(charges).map(|applied| {
+            let rewrite = |one: &Reading| {
+                let reading = Reading::new(one.verdict(), one.state(), one.wait());
+                reading.taking(one.units()).with_receipt(one.receipt())
+            };
+            Applied::many(applied.now(), applied.readings().iter().map(rewrite).collect())
+        })
+    }
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        let rewritten = adjustments.iter().map(|one| {
+            Adjustment::new(one.id(), one.bucket(), one.change()).with_receipt(one.receipt())
+        });
+        self.0.adjust(&rewritten.collect::<Vec<_>>())
+    }
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        self.0.reset(ids)
+    }
+}
+
+/// Without the receipt, the store got back what the local store had paid.
+#[tokio::test]
+async fn what_a_wrapper_hands_on_goes_back_to_the_store_that_has_paid() {
+    let case = Case::new(1);
+    let limiter = RateLimiter::new(Rewriting(Arc::clone(&case.fallback)));
+    let _five = limiter.limit(&TEN).cost(5).await.unwrap();
+    case.fail();
+    let local = limiter.limit(&TEN).cost(3).await.unwrap();
+    case.recover();
+    assert_eq!((case.in_store(&TEN), case.in_local(&TEN)), (5, 2));
+    local.refund().await.unwrap();
+    assert_eq!((case.in_store(&TEN), case.in_local(&TEN)), (5, 5));
+    case.fail();
+    let _all = limiter.limit(&TEN).cost(5).await.unwrap();
+    case.recover();
+    // The local store has nothing left to pay these four with.
+    let paid = limiter.limit(&TEN).cost(4).await.unwrap();
+    assert_eq!((case.in_store(&TEN), case.in_local(&TEN)), (1, 0));
+    paid.refund().await.unwrap();
+    assert_eq!((case.in_store(&TEN), case.in_local(&TEN)), (5, 0));
 }
