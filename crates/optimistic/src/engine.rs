@@ -243,7 +243,8 @@ impl<S: SwapStore> Optimistic<S> {
             true => work.decide(&mut draft),
             false => decide_apart::<S>(work, &mut draft)?,
         };
-        if !draft.has_changed() {
+        let is_of_one_instant = names.len() < 2 || S::LOADS_SEVERAL || !S::SWAPS_SEVERAL;
+        if !draft.has_changed() && is_of_one_instant {
             return Ok(Some(applied));
         }
         let entries = draft.entries();

@@ -42,13 +42,18 @@ pub trait SwapStore: fmt::Debug + Send + Sync + 'static {
     /// Whether [`swap_all`](Self::swap_all) is implemented, and swaps several values in one step.
     const SWAPS_SEVERAL: bool = false;
 
+    /// Whether [`load_all`](Self::load_all) is implemented, and its values are of one instant. If
+    /// not, a call on several buckets that changes none, such as a refusal, compares them by
+    /// [`swap_all`](Self::swap_all).
+    const LOADS_SEVERAL: bool = false;
+
     /// The value of a key; `None` if there is none. It must be the latest one: a value that is
     /// older costs another try.
     fn load(&self, key: &str)
     -> impl Future<Output = Result<Option<Vec<u8>>, BackendError>> + Send;
 
     /// The values of several keys, in their order. Unless this is implemented, it loads one after
-    /// the other. The values need not be of one instant.
+    /// the other.
     fn load_all(
         &self,
         keys: &[&str],
@@ -111,6 +116,7 @@ pub trait SwapStore: fmt::Debug + Send + Sync + 'static {
 impl<S: SwapStore> SwapStore for Arc<S> {
     const NAME: &'static str = S::NAME;
     const SWAPS_SEVERAL: bool = S::SWAPS_SEVERAL;
+    const LOADS_SEVERAL: bool = S::LOADS_SEVERAL;
 
     fn load(
         &self,

@@ -280,3 +280,34 @@ async fn a_store_without_several_swaps_refuses_them_by_itself() {
     );
     assert_eq!(store.apply(&charges[..1]).wait().await.unwrap().verdict(), Verdict::Admitted);
 }
+
+/// Values are loaded one after the other, and another call wrote both in between: a look at two buckets
+/// saw half of it.
+#[tokio::test]
+async fn a_look_at_several_buckets_sees_one_instant() {
+    let hesitates = CasMap::<true> { hesitates: true, ..CasMap::default() };
+    let store = on(hesitates).1.clock(ManualClock::new(START)).deadline(HOUR).tries(u32::MAX);
+    let (limit, key) = (Limit::new("pair", Quota::token_bucket(1_000, HOUR)), Key::from("alice"));
+    let bucket = limit.bucket();
+    let ids = ["pair", "twin"].map(|name| BucketId::new(name, &key));
+    let one = bucket.units(1).unwrap();
+    let take = ids.map(|id| Charge::take(id, bucket, one));
+    let look = ids.map(|id| Charge::look(id, bucket, one));
+    let mut seen = std::collections::BTreeSet::new();
+    let writes = async {
+        for _ in 0..200 {
+            assert_eq!(store.apply(&take).wait().await.unwrap().verdict(), Verdict::Admitted);
+            tokio::task::yield_now().await;
+        }
+    };
+    let looks = async {
+        for _ in 0..200 {
+            let applied = store.apply(&look).wait().await.unwrap();
+            let [pair, twin] = [0, 1].map(|nth| applied.readings()[nth].state().value);
+            assert_eq!(pair, twin);
+            seen.insert(pair);
+        }
+    };
+    tokio::join!(writes, looks);
+    assert!(seen.len() > 10, "{} values", seen.len());
+}

@@ -73,7 +73,7 @@ impl<const SEVERAL: bool> CasMap<SEVERAL> {
         let mut state = self.state.lock().unwrap();
         let CasState { values, faults } = &mut *state;
         let mut fails = false;
-        if let Some(faults) = faults {
+        if let Some(faults) = faults.as_mut().filter(|_| swaps.iter().any(Swap::changes)) {
             if faults.dice.one_in(faults.conflict) {
                 return Ok(false);
             }
