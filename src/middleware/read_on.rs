@@ -37,9 +37,7 @@ use super::read_on_bounds::ReadOn;
 /// Reads on what the client still sends of this request, in a task.
 ///
 /// Only the bodies of axum are read, as others may be of any type.
-// Not inlined: `downcast_mut` needs the request in memory, which would cost admitted ones a copy.
-#[cold]
-#[inline(never)]
+#[inline]
 pub(super) fn read_on<B: 'static>(plan: &Arc<Plan>, request: Request<B>) {
     #[cfg(feature = "axum")]
     {

@@ -8,7 +8,7 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::action::{PendingAction, QueuedSlot, RenderedAction};
-use super::body::ResponseBody;
+use super::body::{RefusalText, ResponseBody};
 #[cfg(not(feature = "memory"))]
 use super::decide::decide;
 use super::future::ResponseFuture;
@@ -63,14 +63,11 @@ where
         self.inner.poll_ready(cx)
     }
 
+    #[inline]
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let on_response = match decide(&self.plan, &Head::new(&request)) {
             RenderedAction::Run(on_response) => on_response,
-            RenderedAction::Respond(response) => {
-                self.release();
-                read_on(&self.plan, request);
-                return ResponseFuture::rejected(response);
-            }
+            RenderedAction::Respond(response) => return self.reject(request, response),
             RenderedAction::Queue(slot) => return self.enqueue(request, *slot),
             RenderedAction::Pending(pending) => return self.put_off(request, pending),
         };
@@ -83,6 +80,22 @@ where
 }
 
 impl<S: Clone> RateLimit<S> {
+    /// Responds in place of the inner service.
+    // Not inlined: reading on needs the request in memory, which would cost admitted ones a copy.
+    #[inline(never)]
+    fn reject<B: 'static>(
+        &mut self,
+        request: Request<B>,
+        response: Response<RefusalText>,
+    ) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        self.release();
+        read_on(&self.plan, request);
+        ResponseFuture::rejected(response)
+    }
+
     /// Lets a request wait for its turn.
     #[cold]
     #[inline(never)]
