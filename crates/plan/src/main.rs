@@ -2,10 +2,10 @@
 //! have refused at most a given share.
 //!
 //! ```sh
-//! cargo run --release --example plan -- "10 per minute, capacity 20" access.log
-//! cargo run --release --example plan -- --wait 30s --at-most 1% "10 per minute" access.log
-//! zcat access.log.*.gz | cargo run --release --example plan -- "1000 per hour"
-//! cargo run --release --example plan -- --generate 1000000 > access.log
+//! tollgate-plan "10 per minute, capacity 20" access.log
+//! tollgate-plan --wait 30s --at-most 1% "10 per minute" access.log
+//! zcat access.log.*.gz | tollgate-plan "1000 per hour"
+//! tollgate-plan --generate 1000000 > access.log
 //! ```
 //!
 //! The log may be larger than the memory: only its keys, one row for each hour and the requests that

@@ -1,4 +1,4 @@
-//! The example `plan` answers as a limiter does that gets the requests of the log.
+//! `tollgate-plan` answers as a limiter does that gets the requests of the log.
 
 use std::env;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use tollgate::clock::ManualClock;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
 use tollgate_testing::{START, at_once, limiter, quotas};
 
-use self::example::line::{Entry, Fields};
-use self::example::log;
-use self::example::proposal::{Trials, with_rate};
-use self::example::replay::{Numbers, Replay, Ruling, key};
-use self::example::spool::Spool;
+use self::program::line::{Entry, Fields};
+use self::program::log;
+use self::program::proposal::{Trials, with_rate};
+use self::program::replay::{Numbers, Replay, Ruling, key};
+use self::program::spool::Spool;
 
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
-#[path = "../../examples/plan/main.rs"]
-mod example;
+#[path = "../../src/main.rs"]
+mod program;
 
 /// Keys of all forms.
 const KEYS: [&str; 4] = ["192.0.2.1", "2001:db8::/64", "alice", "all"];
@@ -146,7 +146,7 @@ proptest! {
 fn run(words: &[&str], log: &str) -> Result<String, String> {
     let mut output = Vec::new();
     let words = words.iter().map(|word| (*word).to_owned());
-    example::run(words, log.as_bytes(), &mut output).map_err(|error| error.to_string())?;
+    program::run(words, log.as_bytes(), &mut output).map_err(|error| error.to_string())?;
     Ok(String::from_utf8(output).unwrap())
 }
 
