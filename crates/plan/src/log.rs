@@ -1,13 +1,19 @@
 //! A log, read line by line: no more than one line is in memory.
 
-use std::io::{self, BufRead};
+use std::cell::Cell;
+use std::io::{self, BufRead, BufReader, Read};
+use std::rc::Rc;
 
-use tollgate::Timestamp;
+use flate2::bufread::MultiGzDecoder;
 
-use super::line::{Entry, Fields};
+use super::line::{Entry, Lines};
 
 /// Longer lines are broken; without a bound, a log without line ends would fill the memory.
 const MAX_LINE: usize = 64 * 1024;
+/// A log of which so many lines are in no format that is known is not read on.
+const MAX_UNKNOWN: u64 = 10_000;
+const BUFFER: usize = 1 << 16;
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// What was wrong with some lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,55 +25,85 @@ pub(crate) struct Fault {
     pub(crate) reason: String,
 }
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Read {
-    pub(crate) lines: u64,
-    pub(crate) broken: Option<Fault>,
-    /// Lines that are earlier than one before them. They count, at the latest time so far, as a
-    /// limiter's clock does not go back.
-    pub(crate) early: Option<Fault>,
+impl Fault {
+    pub(crate) fn count(fault: &mut Option<Self>, line: u64, reason: impl FnOnce() -> String) {
+        let fault = fault.get_or_insert_with(|| Self { lines: 0, first: line, reason: reason() });
+        fault.lines += 1;
+    }
 }
 
-/// Passes each request of a log on, in the order of the lines; empty lines are left out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) lines: u64,
+    pub(crate) broken: Option<Fault>,
+}
+
+/// Counts the bytes of a log as they are read, compressed or not.
+#[derive(Debug)]
+pub(crate) struct Counted<R> {
+    inner: R,
+    bytes: Rc<Cell<u64>>,
+}
+
+impl<R> Counted<R> {
+    pub(crate) fn new(inner: R, bytes: &Rc<Cell<u64>>) -> Self {
+        Self { inner, bytes: Rc::clone(bytes) }
+    }
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.bytes.set(self.bytes.get().saturating_add(read as u64));
+        Ok(read)
+    }
+}
+
+/// Unpacks a log that was packed by gzip, also if several of them are put together.
+pub(crate) fn unpacked<'a>(mut log: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
+    // A pipe may give the first byte alone.
+    let mut magic = Vec::new();
+    log.by_ref().take(GZIP.len() as u64).read_to_end(&mut magic)?;
+    let is_packed = magic == GZIP;
+    let log = BufReader::with_capacity(BUFFER, io::Cursor::new(magic).chain(log));
+    match is_packed {
+        true => Ok(Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(log)))),
+        false => Ok(Box::new(log)),
+    }
+}
+
+/// Passes each request of a log on with the number of its line, in the order of the lines. Empty lines
+/// and comments are left out.
 pub(crate) fn read(
     mut log: impl BufRead,
-    fields: &Fields,
-    mut each: impl FnMut(Entry<'_>) -> io::Result<()>,
-) -> io::Result<Read> {
-    let mut read = Read::default();
-    let mut latest: Option<Timestamp> = None;
+    lines: &mut Lines,
+    mut each: impl FnMut(Entry<'_>, u64) -> io::Result<()>,
+) -> io::Result<Counts> {
+    let mut counts = Counts::default();
     let mut line = Vec::new();
     while let Some(is_whole) = next_line(&mut log, &mut line)? {
-        read.lines += 1;
+        counts.lines += 1;
         let text = String::from_utf8_lossy(&line);
-        let text = text.trim();
+        let text = text.trim_end_matches(['\r', ' ']).trim_start_matches(['\u{feff}', ' ']);
         if text.is_empty() && is_whole {
             continue;
         }
         let entry = match is_whole {
-            true => fields.read(text),
+            true => lines.read(text),
             false => Err(format!("longer than {MAX_LINE} bytes")),
         };
-        let mut entry = match entry {
-            Ok(entry) => entry,
+        match entry {
+            Ok(Some(entry)) => each(entry, counts.lines)?,
+            Ok(None) => {}
             Err(reason) => {
-                count(&mut read.broken, read.lines, || reason);
-                continue;
+                Fault::count(&mut counts.broken, counts.lines, || reason);
+                if lines.format().is_none() && counts.lines >= MAX_UNKNOWN {
+                    break;
+                }
             }
-        };
-        if let Some(latest) = latest.filter(|latest| entry.at < *latest) {
-            count(&mut read.early, read.lines, || format!("{} is before {latest}", entry.at));
-            entry.at = latest;
         }
-        latest = Some(entry.at);
-        each(entry)?;
     }
-    Ok(read)
-}
-
-fn count(fault: &mut Option<Fault>, line: u64, reason: impl FnOnce() -> String) {
-    let fault = fault.get_or_insert_with(|| Fault { lines: 0, first: line, reason: reason() });
-    fault.lines += 1;
+    Ok(counts)
 }
 
 /// The next line without its end; `false` if it was cut, and `None` at the end of the log.
@@ -84,7 +120,7 @@ fn next_line(log: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<bo
         }
         has_begun = true;
         let end = filled.iter().position(|byte| *byte == b'\n');
-        let part = &filled[..end.unwrap_or(filled.len())];
+        let part = filled.get(..end.unwrap_or(filled.len())).unwrap_or_default();
         is_whole &= line.len() + part.len() <= MAX_LINE;
         if is_whole {
             line.extend_from_slice(part);

@@ -1,48 +1,104 @@
 //! The words behind the name of the program.
 
-use std::fmt::Display;
-use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
+use clap::Parser;
 use tollgate::Quota;
 
-use super::line::Fields;
+use super::format::Name;
 
-pub(crate) const USAGE: &str = r#"plan: what a quota would have refused, from an access log.
-
-  plan [OPTIONS] QUOTA [FILE]     FILE is standard input unless it is named
-  plan --generate LINES [--json]  writes a made-up log
-
-QUOTA is the text form of a quota: "10 per minute, capacity 20" or "fixed window: 1000 per day".
-FILE is in the common or combined format, or has a JSON object on each line.
-
-  --key FIELD        what the quota counts by: host (default), user, path or all; in JSON, the name
-                     of a field (default: key), or a path such as /user/id
-  --time FIELD       in JSON, the field with the time (default: time): RFC 3339, or a number since 1970
-  --cost FIELD       the tokens of a request (default: 1, or in JSON the field cost, if it is there);
-                     bytes is the size of the response in the common format
-  --wait DURATION    requests may wait so long, as `30s`, before they run; without it, none waits
-  --at-most SHARE    proposes the smallest quota that refuses at most this share, as `1%`
-  --name NAME        the name of the limit, from which the start of a fixed window follows
-  --top NUMBER       how many keys are shown (default: 10)
-"#;
-
-#[derive(Clone, Debug)]
-pub(crate) enum Command {
-    Help,
-    Generate { lines: u64, json: bool },
-    Plan(Box<Options>),
+/// What would this rate limit have refused? Replays an access log against a quota.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "tollgate-plan", version, long_about = ABOUT, after_long_help = EXAMPLES)]
+#[command(after_help = "--help explains the formats, the exit codes and three commands.")]
+pub(crate) struct Options {
+    /// The quota, as "10 per minute, capacity 20" or "fixed window: 1000 per day"
+    #[arg(required_unless_present = "generate", value_parser = quota)]
+    pub(crate) quota: Option<Quota>,
+    /// The log, also packed by gzip; standard input unless it is named, or if it is `-`
+    pub(crate) log: Option<PathBuf>,
+    /// The format of the log; found by its first lines unless it is named
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Name>,
+    /// What the quota counts by: client, path, user, all (one key), or a field or header of the log
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) key: Option<String>,
+    /// The field with the time, if it is not that of the format
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) time: Option<String>,
+    /// The field with the tokens of a request, as `bytes`; by default each costs 1
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) cost: Option<String>,
+    /// How long a request may wait before it runs, as 30s; without it, none waits
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub(crate) wait: Option<Duration>,
+    /// Propose the smallest quota that refuses at most this share, as 1%
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) at_most: Option<Share>,
+    /// Exit with 1 if a request is refused, or a larger share than --at-most allows
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Draw what was refused over time, and the keys, on a page for a browser
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) plot: Option<PathBuf>,
+    /// How many keys are shown
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    pub(crate) top: usize,
+    /// The name of the limit, from which the begin of a fixed window without a `start` follows
+    #[arg(long, default_value = "plan")]
+    pub(crate) name: String,
+    /// Write a made-up log of so many lines instead, in the format of nginx or plain
+    #[arg(long, value_name = "LINES", conflicts_with = "quota")]
+    pub(crate) generate: Option<u64>,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    pub(crate) quota: Quota,
-    pub(crate) file: Option<String>,
-    pub(crate) fields: Fields,
-    pub(crate) max_wait: Option<Duration>,
-    pub(crate) at_most: Option<Share>,
-    pub(crate) name: String,
-    pub(crate) top: usize,
+const ABOUT: &str = "\
+What would this rate limit have refused? Replays an access log against a quota of tollgate: how many
+requests it would have refused, of which keys and when, and which quota would refuse fewer.
+
+The answers are those of a limiter in memory that gets the requests at the times of the log. The log
+does not show what refused clients would have done next.";
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate-plan \"10 per minute, capacity 20\" access.log
+      Each client may send 10 requests a minute, and 20 at once after a rest. The line `refused` has the
+      requests that would have been answered with 429; `by key` has the clients that are hit hardest. If
+      one client has most refusals, it may be the client that has to change.
+
+  tollgate-plan --wait 30s --at-most 1% --plot plan.html \"10 per minute\" access.log.gz
+      Requests may wait for 30 seconds in a queue: `delayed` has those that do. `smallest` is the smallest
+      rate that refuses at most 1 % of all requests. Open plan.html in a browser.
+
+  tollgate-plan --check --key x-api-key \"fixed window: 1000 per day\" caddy.log
+      For scripts: counts by a header field that Caddy has logged, and exits with 1 if a request is
+      refused.
+
+Formats:
+  nginx       combined                     apache      common, combined
+  traefik     common, json                 caddy       json
+  envoy       its default text; the client is the last address of X-Forwarded-For
+  alb         of the load balancer of AWS, by the time at which requests came
+  cloudfront  W3C, with the line #Fields:
+  json        an object on each line, with time, key and cost; /user/id leads into objects
+  plain       `time key [cost]` on each line, for all other logs
+  A time is 2026-01-31T12:00:00+01:00, 31/Jan/2026:12:00:00 +0100, or a number since 1970. An IPv6 address
+  counts by its network of 64 bits. Lines may be out of order by 10 seconds.
+
+Exit codes:
+  0  the log was replayed, whatever was refused
+  1  with --check: a request was refused, or more than --at-most allows
+  2  an option is wrong, the log cannot be read, or none of its lines is a request";
+
+fn quota(text: &str) -> Result<Quota, String> {
+    let quota: Quota = text.parse().map_err(|error| format!("{error}"))?;
+    let quota = quota.validated().map_err(|error| error.to_string())?;
+    match quota.is_none() {
+        true => Err("a quota of 0 refuses each request, which needs no log".to_owned()),
+        false => Ok(quota),
+    }
 }
 
 /// A share in millionths.
@@ -55,91 +111,21 @@ impl Share {
         let part = u128::from(requests) * u128::from(self.0) / 1_000_000;
         u64::try_from(part).unwrap_or(requests)
     }
+}
+
+impl FromStr for Share {
+    type Err = &'static str;
 
     /// Reads `1%` or `0.25%`.
-    fn read(text: &str) -> Option<Self> {
-        let (whole, fraction) = text
-            .strip_suffix('%')?
-            .trim()
-            .split_once('.')
-            .unwrap_or((text.strip_suffix('%')?.trim(), "0"));
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const WRONG: &str = "not a share from 0% to 100%, with four decimals at most";
+        let number = text.strip_suffix('%').ok_or(WRONG)?.trim();
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
         let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         if !is_number(whole) || !is_number(fraction) || !(1..=4).contains(&fraction.len()) {
-            return None;
+            return Err(WRONG);
         }
-        let millionths = format!("{whole}{fraction:0<4}").parse().ok()?;
-        (millionths <= 1_000_000).then_some(Self(millionths))
+        let millionths = format!("{whole}{fraction:0<4}").parse().map_err(|_| WRONG)?;
+        if millionths > 1_000_000 { Err(WRONG) } else { Ok(Self(millionths)) }
     }
-}
-
-impl Command {
-    pub(crate) fn read(words: impl IntoIterator<Item = String>) -> Result<Self, String> {
-        let mut words = words.into_iter();
-        let (mut fields, mut free) = (Fields::default(), Vec::new());
-        let (mut max_wait, mut at_most, mut name, mut top) = (None, None, "plan".to_owned(), 10);
-        let (mut generate, mut json) = (None, false);
-        while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or(format!("{word} needs a value (see --help)"));
-            match &*word {
-                "--help" | "-h" => return Ok(Self::Help),
-                "--json" => json = true,
-                "--key" => fields.key = Some(value()?),
-                "--time" => fields.time = Some(value()?),
-                "--cost" => fields.cost = Some(value()?),
-                "--name" => name = value()?,
-                "--wait" => {
-                    let text = value()?;
-                    let wait = humantime::parse_duration(&text);
-                    max_wait = Some(wait.map_err(|error| wrong("--wait", &text, error, "30s"))?);
-                }
-                "--at-most" => {
-                    let text = value()?;
-                    let wrong = || wrong("--at-most", &text, "not a share from 0% to 100%", "1%");
-                    at_most = Some(Share::read(&text).ok_or_else(wrong)?);
-                }
-                "--top" => top = number("--top", &value()?)?,
-                "--generate" => {
-                    let lines: NonZeroU64 = number("--generate", &value()?)?;
-                    generate = Some(lines.get());
-                }
-                "-" => free.push(word),
-                option if option.starts_with('-') => {
-                    return Err(format!("there is no option {option} (see --help)"));
-                }
-                _ => free.push(word),
-            }
-        }
-        if let Some(lines) = generate {
-            return match free.first() {
-                None => Ok(Self::Generate { lines, json }),
-                Some(word) => Err(format!("`{word}` is not needed to generate a log")),
-            };
-        }
-        if json {
-            return Err("--json is for --generate; a JSON log is seen as such".to_owned());
-        }
-        let mut free = free.into_iter();
-        let quota =
-            free.next().ok_or("no quota is given, such as \"10 per minute\" (see --help)")?;
-        let quota: Quota = quota.parse().map_err(|error| format!("{error}"))?;
-        let quota = quota.validated().map_err(|error| error.to_string())?;
-        if quota.is_none() {
-            return Err("a quota of 0 refuses each request, which needs no log".to_owned());
-        }
-        let file = free.next().filter(|file| file != "-");
-        if let Some(more) = free.next() {
-            return Err(format!("`{more}` is too much: one quota and one file (see --help)"));
-        }
-        let options = Options { quota, file, fields, max_wait, at_most, name, top };
-        Ok(Self::Plan(Box::new(options)))
-    }
-}
-
-fn number<T: std::str::FromStr<Err: Display>>(option: &str, text: &str) -> Result<T, String> {
-    let text_only = text.replace('_', "");
-    text_only.parse().map_err(|error| wrong(option, text, error, "10"))
-}
-
-fn wrong(option: &str, text: &str, error: impl Display, example: &str) -> String {
-    format!("{option} {text}: {error} (write it as {option} {example})")
 }

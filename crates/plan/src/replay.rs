@@ -1,7 +1,7 @@
 //! What a quota would have decided, by the formula of the limiter itself.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +9,10 @@ use std::time::Duration;
 use tollgate::algebra::{Bucket, State, Terms, Verdict, charge};
 use tollgate::backend::BucketId;
 use tollgate::quota::QuotaError;
-use tollgate::{HOUR, Key, Quota, Timestamp};
+use tollgate::{Key, Quota, Timestamp};
 
-use super::line::Entry;
+use super::series::Series;
+use super::spool::Request;
 
 /// A quota as the formula takes it, and how long a request may wait.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +79,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, ruling: Ruling) {
+    fn add(&mut self, ruling: &Ruling) {
         self.requests += 1;
         match ruling.verdict {
             Verdict::Refused => self.refused += 1,
@@ -109,15 +110,14 @@ pub(crate) struct KeyRow {
     is_used: bool,
 }
 
-/// The replay of a log. It keeps a row for each key, and one for each hour.
+/// The replay of a log. It keeps a row for each key, and some hundred over time.
 #[derive(Debug)]
 pub(crate) struct Replay {
     numbers: Numbers,
     limit: String,
     ids: HashMap<Arc<str>, u32>,
     pub(crate) keys: Vec<KeyRow>,
-    /// By the hours since 1970.
-    pub(crate) hours: BTreeMap<i64, Tally>,
+    pub(crate) series: Series,
     pub(crate) total: Tally,
     pub(crate) too_large: u64,
     pub(crate) span: Option<(Timestamp, Timestamp)>,
@@ -137,7 +137,7 @@ impl Replay {
             limit: limit.to_owned(),
             ids: HashMap::new(),
             keys: Vec::new(),
-            hours: BTreeMap::new(),
+            series: Series::new(),
             total: Tally::default(),
             too_large: 0,
             span: None,
@@ -149,16 +149,13 @@ impl Replay {
     }
 
     /// Decides a request. Its time must not be before that of the last one.
-    pub(crate) fn play(&mut self, entry: &Entry<'_>) -> (u32, Ruling) {
-        let Entry { at, cost, .. } = *entry;
-        let id = self.id(&entry.key);
+    pub(crate) fn play(&mut self, (at, cost, id): Request) -> Ruling {
         let row = &mut self.keys[id as usize];
         let ruling = self.numbers.decide(&mut row.state, row.phase, at, cost);
 
-        row.tally.add(ruling);
-        self.total.add(ruling);
-        let hour = at.as_unix_seconds().div_euclid(HOUR.as_secs().cast_signed());
-        self.hours.entry(hour).or_default().add(ruling);
+        row.tally.add(&ruling);
+        self.total.add(&ruling);
+        self.series.at(at).add(&ruling);
         self.too_large += u64::from(ruling.too_large);
         self.span = Some((self.span.map_or(at, |(first, _)| first), at));
 
@@ -172,10 +169,11 @@ impl Replay {
         self.forget(at);
         self.most_used = self.most_used.max(self.used.len());
         self.most_waiting = self.most_waiting.max(self.waiting.len());
-        (id, ruling)
+        ruling
     }
 
-    fn id(&mut self, name: &str) -> u32 {
+    /// The number of a key.
+    pub(crate) fn id(&mut self, name: &str) -> u32 {
         if let Some(id) = self.ids.get(name) {
             return *id;
         }
