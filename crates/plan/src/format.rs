@@ -70,6 +70,20 @@ impl Format {
         matches!(self, Self::Caddy | Self::Traefik | Self::Json)
     }
 
+    /// For the report, so that a format that was found can be seen.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Common => "common or combined (nginx, Apache, Traefik)",
+            Self::Envoy => "the default text of Envoy",
+            Self::Alb => "AWS ALB",
+            Self::W3c => "W3C (CloudFront)",
+            Self::Plain => "plain: time, key, cost",
+            Self::Caddy => "JSON of Caddy",
+            Self::Traefik => "JSON of Traefik",
+            Self::Json => "JSON",
+        }
+    }
+
     /// What a limit counts by unless `--key` says it.
     pub(crate) fn key(self) -> &'static str {
         match self {

@@ -130,7 +130,15 @@ fn plan(
     };
     drop(progress);
     let (early, proposal) = (order.early.as_ref(), proposal.as_ref());
-    let report = Report { quota, counts: &counts, early, replay: &replay, proposal, top: *top };
+    let report = Report {
+        quota,
+        format: lines.format(),
+        counts: &counts,
+        early,
+        replay: &replay,
+        proposal,
+        top: *top,
+    };
     if let Some(path) = &options.plot {
         let written = std::fs::write(path, page::page(&report));
         written.map_err(|error| format!("{}: {error}", path.display()))?;

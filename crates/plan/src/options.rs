@@ -64,17 +64,25 @@ does not show what refused clients would have done next.";
 const EXAMPLES: &str = "\
 Examples:
   tollgate-plan \"10 per minute, capacity 20\" access.log
-      Each client may send 10 requests a minute, and 20 at once after a rest. The line `refused` has the
-      requests that would have been answered with 429; `by key` has the clients that are hit hardest. If
-      one client has most refusals, it may be the client that has to change.
+      Each client may send 10 requests a minute, and 20 at once after a rest.
+        refused    807 of 200000 requests (0.40%)
+            They would have been answered with 429.
+        by key     1 of 83116 keys would have been refused or delayed
+            The clients that are hit hardest follow. If one has most refusals, it may be the client that
+            has to change. Then follow the hours: do refusals come at the peak?
 
-  tollgate-plan --wait 30s --at-most 1% --plot plan.html \"10 per minute\" access.log.gz
-      Requests may wait for 30 seconds in a queue: `delayed` has those that do. `smallest` is the smallest
-      rate that refuses at most 1 % of all requests. Open plan.html in a browser.
+  tollgate-plan --wait 30s --at-most 1% --plot plan.html \"10 per minute, capacity 20\" access.log.gz
+      Requests may wait for 30 seconds in a queue. Open plan.html in a browser.
+        delayed    1890 of 200000 requests (0.94%), by 30s at most
+            They would have waited, and run.
+        smallest   7 per minute, capacity 14: refuses 1661 of 200000 requests (0.83%)
+        too small  6 per minute, capacity 12: refuses 2156 of 200000 requests (1.07%)
+            The smallest quota of this shape that refuses at most 1 %, and the next one.
 
-  tollgate-plan --check --key x-api-key \"fixed window: 1000 per day\" caddy.log
-      For scripts: counts by a header field that Caddy has logged, and exits with 1 if a request is
-      refused.
+  tollgate-plan --check --key x-api-key \"fixed window: 1000 per day\" caddy.log && echo nobody is refused
+      Counts by a header field that Caddy has logged, and exits with 1 if a request is refused.
+        not read: 3 lines, the first is line 9: no text or number in `x-api-key`
+            Lines that are no requests, or have no key, are counted and left out.
 
 Formats:
   nginx       combined                     apache      common, combined

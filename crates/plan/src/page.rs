@@ -54,7 +54,7 @@ fn write(page: &mut String, report: &Report<'_>) -> fmt::Result {
 }
 
 fn over_time(page: &mut String, series: &Series, is_delayed: bool) -> fmt::Result {
-    writeln!(page, "<h2>Requests by {}</h2>\n<p class=\"legend\">", series.unit())?;
+    writeln!(page, "<h2>Requests per {}</h2>\n<p class=\"legend\">", series.unit())?;
     for (class, name, is_there) in [
         ("run", "admitted", true),
         ("delayed", "delayed", is_delayed),

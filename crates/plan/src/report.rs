@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tollgate::Quota;
 
+use super::format::Format;
 use super::log::{Counts, Fault};
 use super::proposal::Proposal;
 use super::replay::{KeyRow, Replay, Tally};
@@ -20,6 +21,7 @@ const BYTES: [u64; 2] = [50, 514];
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
     pub(crate) quota: &'a Quota,
+    pub(crate) format: Option<Format>,
     pub(crate) counts: &'a Counts,
     pub(crate) early: Option<&'a Fault>,
     pub(crate) replay: &'a Replay,
@@ -29,11 +31,14 @@ pub(crate) struct Report<'a> {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { quota, counts, early, replay, proposal, top } = self;
+        let Self { quota, format, counts, early, replay, proposal, top } = self;
         let total = replay.total;
         writeln!(f, "quota      {quota}")?;
         if quota.get_shards() > 1 {
             writeln!(f, "           as one bucket: which shards a request looks at is random")?;
+        }
+        if let Some(format) = format {
+            writeln!(f, "format     {}", format.title())?;
         }
         let keys = replay.keys.len();
         let [lines, requests] = [(counts.lines, "line"), (total.requests, "request")].map(count);

@@ -76,6 +76,7 @@ const COMMON: &str = r#"192.0.2.1 - alice [10/Oct/2000:13:55:36 -0700] "GET /a?b
 fn the_report_has_totals_keys_and_times() {
     let expected = "\
 quota      1 per minute
+format     common or combined (nginx, Apache, Traefik)
 read       3 lines, 3 requests of 1 key
            from 2000-10-10T20:55:36Z to 2000-10-10T21:56:36Z
 refused    1 of 3 requests (33.33%)
