@@ -3,9 +3,9 @@
 //!
 //! # Design
 //!
-//! A log may be larger than the memory: its keys are kept, a bounded number of rows over time, the
-//! requests that wait, and those of some seconds, which are sorted. With `--at-most`, its requests are
-//! written to a temporary file, 20 bytes each.
+//! A log may be larger than the memory. What is kept has bounds that do not depend on its length: rows of
+//! keys (see `Replay`) and of times, the requests that wait, and those of some seconds, which are sorted.
+//! With `--at-most`, its requests are written to a temporary file, 32 bytes each.
 //!
 //! The answers are those of a limiter in memory whose requests arrive at the times of the log: as
 //! `limit(..).key(..).cost(..)` decides, or `reserve_within` with `--wait`.
@@ -20,7 +20,7 @@ mod page;
 mod progress;
 pub(crate) mod proposal;
 pub(crate) mod replay;
-mod report;
+pub(crate) mod report;
 pub(crate) mod series;
 pub(crate) mod spool;
 mod time;
@@ -36,13 +36,13 @@ use std::rc::Rc;
 use clap::Parser;
 use tollgate::Quota;
 
-use self::line::{Fields, Lines};
+use self::line::{Entry, Fields, Lines};
 use self::log::Counted;
 use self::options::Options;
 use self::order::Order;
 use self::progress::Progress;
 use self::proposal::Trials;
-use self::replay::{Numbers, Replay};
+use self::replay::{MAX_KEYS, Numbers, Replay};
 use self::report::Report;
 use self::spool::Spool;
 
@@ -90,11 +90,11 @@ fn plan(
     let mut progress = Progress::new(&bytes, size);
     let log = log::unpacked(Counted::new(log, &bytes))?;
 
-    let mut replay = Replay::new(Numbers::new(quota, *wait)?, name);
+    let mut replay = Replay::new(Numbers::new(quota, *wait)?, name, MAX_KEYS);
     let mut spool = at_most.map(|_| Spool::new()).transpose()?;
     let mut order = Order::default();
-    let mut play = |replay: &mut Replay, request| {
-        replay.play(request);
+    let mut play = |entry: &Entry<'_>| {
+        let (request, _) = replay.play(entry);
         match &mut spool {
             Some(spool) => spool.write(request),
             None => Ok(()),
@@ -105,14 +105,14 @@ fn plan(
     let mut lines = Lines::new(fields, options.format);
     let counts = log::read(log, &mut lines, |entry, line| {
         progress.request();
-        order.push((entry.at, entry.cost, replay.id(&entry.key)), line);
-        while let Some(request) = order.pop(false) {
-            play(&mut replay, request)?;
+        order.push(entry, line);
+        while let Some(entry) = order.pop(false) {
+            play(&entry)?;
         }
         Ok(())
     })?;
-    while let Some(request) = order.pop(true) {
-        play(&mut replay, request)?;
+    while let Some(entry) = order.pop(true) {
+        play(&entry)?;
     }
     if replay.total.requests == 0 {
         return Err(nothing(&counts));
@@ -122,8 +122,7 @@ fn plan(
     let proposal = match (&mut spool, allowed) {
         (Some(spool), Some(allowed)) => {
             progress.show("trying other rates");
-            let phases = replay.keys.iter().map(|row| row.phase).collect();
-            let mut trials = Trials { spool, phases, max_wait: *wait };
+            let mut trials = Trials { spool, max_wait: *wait, max_keys: MAX_KEYS };
             Some(trials.smallest(quota, allowed)?)
         }
         _ => None,

@@ -7,18 +7,21 @@ use std::time::Duration;
 
 use tollgate::Timestamp;
 
+use super::line::Entry;
 use super::log::Fault;
-use super::spool::Request;
 
 /// How much earlier than a line before it a line may be.
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);
-/// Requests that are kept at most, 40 bytes each; in a log with more in a window, it is shorter.
-const MAX_PENDING: usize = 1 << 19;
+/// Bytes that are kept at most. In a log with more in a window, the window is shorter.
+pub(crate) const MAX_PENDING: usize = 64 << 20;
+
+/// A time, the number of a line, as requests of one time keep their order, a cost and a key.
+type Pending = (Timestamp, u64, u64, Box<str>);
 
 #[derive(Debug, Default)]
 pub(crate) struct Order {
-    /// With the number of the line, as requests of one time keep their order.
-    pending: BinaryHeap<Reverse<(Timestamp, u64, u64, u32)>>,
+    pending: BinaryHeap<Reverse<Pending>>,
+    bytes: usize,
     newest: Option<Timestamp>,
     last: Option<Timestamp>,
     /// Lines that came too late. They count at the time of the last request, as a limiter's clock does
@@ -27,25 +30,33 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    pub(crate) fn push(&mut self, (mut at, cost, key): Request, line: u64) {
+    pub(crate) fn push(&mut self, entry: Entry<'_>, line: u64) {
+        let Entry { mut at, key, cost } = entry;
         self.newest = self.newest.max(Some(at));
         if let Some(last) = self.last.filter(|last| at < *last) {
             Fault::count(&mut self.early, line, || format!("{at} is before {last}"));
             at = last;
         }
-        self.pending.push(Reverse((at, line, cost, key)));
+        self.bytes += size(&key);
+        self.pending.push(Reverse((at, line, cost, key.into())));
     }
 
     /// The next request that no later line can come before; at the end of the log, the next one.
-    pub(crate) fn pop(&mut self, is_end: bool) -> Option<Request> {
-        let Reverse((at, ..)) = *self.pending.peek()?;
-        let is_full = self.pending.len() > MAX_PENDING;
-        let is_next = is_end || is_full || self.newest.is_some_and(|newest| at + WINDOW < newest);
+    pub(crate) fn pop(&mut self, is_end: bool) -> Option<Entry<'static>> {
+        let Reverse((at, ..)) = self.pending.peek()?;
+        let is_full = self.bytes > MAX_PENDING;
+        let is_next = is_end || is_full || self.newest.is_some_and(|newest| *at + WINDOW < newest);
         if !is_next {
             return None;
         }
         let Reverse((at, _, cost, key)) = self.pending.pop()?;
+        self.bytes -= size(&key);
         self.last = Some(at);
-        Some((at, cost, key))
+        Some(Entry { at, key: String::from(key).into(), cost })
     }
+}
+
+/// A request in memory: its row and its key.
+fn size(key: &str) -> usize {
+    size_of::<Pending>() + key.len()
 }

@@ -4,7 +4,7 @@
 use std::fmt::{self, Write};
 
 use super::replay::Tally;
-use super::report::{Report, hardest_hit, percent, share, shown};
+use super::report::{Report, hardest_hit, keys, percent, share, shown};
 use super::series::Series;
 
 /// The picture, and the part of it that has the bars.
@@ -29,12 +29,12 @@ fn write(page: &mut String, report: &Report<'_>) -> fmt::Result {
     let Report { quota, replay, proposal, .. } = report;
     let total = replay.total;
     let title = format!("{quota}: refused {}", share(total.refused, total.requests));
-    write!(page, "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n")?;
-    write!(page, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n")?;
-    write!(page, "<title>{}</title>\n<style>\n{STYLE}</style>\n", escaped(&title))?;
+    writeln!(page, "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">")?;
+    writeln!(page, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")?;
+    writeln!(page, "<title>{}</title>\n<style>\n{STYLE}</style>", escaped(&title))?;
     write!(page, "<h1>{}</h1>\n<p>", escaped(&quota.to_string()))?;
     if let Some((first, last)) = replay.span {
-        write!(page, "{first} to {last}, {} keys. ", replay.keys.len())?;
+        write!(page, "{first} to {last}, {}. ", keys(replay))?;
     }
     write!(page, "<strong>Refused {}</strong>", share(total.refused, total.requests))?;
     if total.delayed > 0 {
@@ -120,7 +120,7 @@ fn over_time(page: &mut String, series: &Series, is_delayed: bool) -> fmt::Resul
 }
 
 fn by_key(page: &mut String, report: &Report<'_>) -> fmt::Result {
-    let rows = hardest_hit(&report.replay.keys, report.top);
+    let rows = hardest_hit(report.replay, report.top);
     if rows.is_empty() {
         return writeln!(page, "<p>No key would have been refused or delayed.</p>");
     }

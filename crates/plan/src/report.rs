@@ -40,9 +40,8 @@ impl fmt::Display for Report<'_> {
         if let Some(format) = format {
             writeln!(f, "format     {}", format.title())?;
         }
-        let keys = replay.keys.len();
         let [lines, requests] = [(counts.lines, "line"), (total.requests, "request")].map(count);
-        writeln!(f, "read       {lines}, {requests} of {}", count((keys as u64, "key")))?;
+        writeln!(f, "read       {lines}, {requests} of {}", keys(replay))?;
         if let Some((first, last)) = replay.span {
             writeln!(f, "           from {first} to {last}")?;
         }
@@ -69,7 +68,7 @@ impl fmt::Display for Report<'_> {
         let bytes = used.saturating_mul(BYTES[0]).saturating_add(waiting.saturating_mul(BYTES[1]));
         let (used, waiting) = (count((used, "bucket")), count((waiting, "request")));
         writeln!(f, "memory     about {} ({used} not full, {waiting} waiting)", size(bytes))?;
-        by_key(f, &replay.keys, *top)?;
+        by_key(f, replay, *top)?;
         by_time(f, &replay.series)?;
         match proposal {
             Some(proposal) => proposed(f, proposal, total.requests),
@@ -78,16 +77,22 @@ impl fmt::Display for Report<'_> {
     }
 }
 
-fn by_key(f: &mut fmt::Formatter<'_>, keys: &[KeyRow], top: usize) -> fmt::Result {
-    let (hit, all) = (keys.iter().filter(|row| is_hit(&row.tally)).count(), keys.len());
-    writeln!(f, "\nby key     {hit} of {all} keys would have been refused or delayed")?;
-    let rows = hardest_hit(keys, top).into_iter().map(|row| (shown(&row.name, 38), row.tally));
+fn by_key(f: &mut fmt::Formatter<'_>, replay: &Replay, top: usize) -> fmt::Result {
+    let (hit, all) = (replay.keys.values().filter(|row| row.tally.is_hit()).count(), keys(replay));
+    writeln!(f, "\nby key     {hit} of {all} would have been refused or delayed")?;
+    let rows = hardest_hit(replay, top).into_iter().map(|row| (shown(&row.name, 38), row.tally));
     table(f, "key", &rows.collect::<Vec<_>>())
 }
 
+/// How many keys there are. One that was dropped and came again is counted twice.
+pub(crate) fn keys(replay: &Replay) -> String {
+    let at_most = if replay.has_dropped { "at most " } else { "" };
+    format!("{at_most}{}", count((replay.seen, "key")))
+}
+
 /// The keys with the most refusals, then with the most delays.
-pub(crate) fn hardest_hit(keys: &[KeyRow], top: usize) -> Vec<&KeyRow> {
-    let mut rows: Vec<_> = keys.iter().filter(|row| is_hit(&row.tally)).collect();
+pub(crate) fn hardest_hit(replay: &Replay, top: usize) -> Vec<&KeyRow> {
+    let mut rows: Vec<_> = replay.keys.values().filter(|row| row.tally.is_hit()).collect();
     rows.sort_by(|a, b| rank(&b.tally).cmp(&rank(&a.tally)).then_with(|| a.name.cmp(&b.name)));
     rows.truncate(top);
     rows
@@ -152,10 +157,6 @@ fn proposed(f: &mut fmt::Formatter<'_>, proposal: &Proposal, requests: u64) -> f
         Some((quota, None)) => writeln!(f, "too small  {quota}: has numbers that do not fit"),
         None => Ok(()),
     }
-}
-
-fn is_hit(tally: &Tally) -> bool {
-    tally.refused > 0 || tally.delayed > 0
 }
 
 fn rank(tally: &Tally) -> (u64, u64, u64) {

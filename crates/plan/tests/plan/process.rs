@@ -82,7 +82,7 @@ read       3 lines, 3 requests of 1 key
 refused    1 of 3 requests (33.33%)
 memory     about 50 bytes (1 bucket not full, 0 requests waiting)
 
-by key     1 of 1 keys would have been refused or delayed
+by key     1 of 1 key would have been refused or delayed
   key                requests    refused   share  = run # refused
   192.0.2.1                 3          1  33.33%  ===========================#############
 
@@ -255,4 +255,41 @@ fn help_teaches() {
         assert!(help.contains(part), "{part}: {help}");
     }
     assert!(help.lines().all(|line| line.len() <= 110), "{help}");
+}
+
+/// The log of all examples: a made-up one.
+#[test]
+fn the_examples_are_what_the_program_prints() {
+    let log = report(&["--generate", "200000"], "");
+    let refused = report(&["10 per minute, capacity 20"], &log);
+    let words = ["--wait", "30s", "--at-most", "1%", "10 per minute, capacity 20"];
+    let proposed = report(&words, &log);
+
+    let pages = [include_str!("../../README.md"), include_str!("../../../../docs/choosing.md")];
+    for page in pages {
+        let block =
+            page.split("```text\nquota ").nth(1).and_then(|rest| rest.split("\n```").next());
+        let lines: Vec<_> = block.unwrap().lines().skip(1).filter(|line| *line != "…").collect();
+        assert!(lines.len() > 10, "{lines:?}");
+        for line in lines {
+            assert!(
+                proposed.lines().any(|printed| printed == line),
+                "{line} is not in\n{proposed}"
+            );
+        }
+    }
+
+    let help = report(&["--help"], "");
+    let mut known = 0;
+    for line in help.lines().map(str::trim) {
+        if ["refused  ", "by key  ", "delayed  ", "smallest  ", "too small  "]
+            .iter()
+            .any(|begin| line.starts_with(begin))
+        {
+            let printed = [&refused, &proposed].map(|text| text.lines().any(|other| other == line));
+            assert!(printed.contains(&true), "{line} is not in\n{refused}\n{proposed}");
+            known += 1;
+        }
+    }
+    assert_eq!(known, 5, "{help}");
 }

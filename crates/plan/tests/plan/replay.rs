@@ -13,7 +13,8 @@ use super::process::report;
 use super::program::line::{Entry, Fields, Lines};
 use super::program::log;
 use super::program::proposal::{Trials, with_rate};
-use super::program::replay::{Numbers, Replay, Ruling, key};
+use super::program::replay::{MAX_KEYS, Numbers, Replay, Ruling, key};
+use super::program::report::keys;
 use super::program::spool::Spool;
 
 /// Keys of all forms.
@@ -67,6 +68,8 @@ proptest! {
             (0..100_000_000_u64).prop_map(|micros| Some(Duration::from_micros(micros))),
         ],
         requests in requests(0..=12),
+        // Rows are dropped as often as they can be, or never.
+        max_keys in prop::sample::select(vec![0, MAX_KEYS]),
     ) {
         let quota = max_reserved.map_or(quota, |tokens| quota.max_reserved(tokens));
         let quota = match initial {
@@ -77,12 +80,11 @@ proptest! {
         let limit = Limit::try_new("api", quota).unwrap();
         let clock = ManualClock::new(START);
         let limiter = limiter(&clock);
-        let mut replay = Replay::new(Numbers::new(&quota, wait).unwrap(), "api");
+        let mut replay = Replay::new(Numbers::new(&quota, wait).unwrap(), "api", max_keys);
         for entry in &requests {
             clock.set(entry.at);
             let told = ask(&limit, &limiter, entry, wait);
-            let key = replay.id(&entry.key);
-            let mut planned = replay.play((entry.at, entry.cost, key));
+            let (_, mut planned) = replay.play(entry);
             if planned.too_large {
                 planned.wait = Duration::ZERO;
             }
@@ -99,21 +101,20 @@ proptest! {
         in_windows in any::<bool>(),
         requests in requests(1..=1),
         percent in 0..=100_u64,
+        max_keys in prop::sample::select(vec![0, MAX_KEYS]),
     ) {
         let quota = match in_windows {
             true => Quota::fixed_window(rate, period),
             false => Quota::token_bucket(rate, period),
         };
         let quota = quota.capacity(capacity);
-        let mut replay = Replay::new(Numbers::new(&quota, None).unwrap(), "plan");
+        let mut replay = Replay::new(Numbers::new(&quota, None).unwrap(), "plan", MAX_KEYS);
         let mut spool = Spool::new().unwrap();
         for entry in &requests {
-            let request = (entry.at, entry.cost, replay.id(&entry.key));
-            replay.play(request);
+            let (request, _) = replay.play(entry);
             spool.write(request).unwrap();
         }
-        let phases = replay.keys.iter().map(|row| row.phase).collect();
-        let mut trials = Trials { spool: &mut spool, phases, max_wait: None };
+        let mut trials = Trials { spool: &mut spool, max_wait: None, max_keys };
         prop_assert_eq!(trials.refused(&quota).unwrap(), Some(replay.total.refused));
 
         let allowed = requests.len() as u64 * percent / 100;
@@ -162,4 +163,30 @@ fn a_generated_log_is_decided_as_by_a_limiter() {
         let told = text.contains(&format!("delayed    {delayed} of {lines} requests"));
         assert_eq!(told, wait.is_some(), "{text}");
     }
+}
+
+/// A flood of made-up keys filled the memory: it kept a row for each.
+#[test]
+fn keys_that_say_nothing_are_dropped() {
+    let quota = Quota::token_bucket(1, SECOND);
+    let mut replay = Replay::new(Numbers::new(&quota, None).unwrap(), "plan", 100);
+    let mut most = 0;
+    for second in 0..10_000 {
+        let at = Timestamp::from_unix_seconds(second);
+        // One of the keys comes all the time, too often in the beginning.
+        let mut play = |key: String| {
+            replay.play(&Entry { at, key: key.into(), cost: 1 });
+            most = most.max(replay.keys.len());
+        };
+        play("often".to_owned());
+        if second < 3 {
+            play("often".to_owned());
+        }
+        play(second.to_string());
+    }
+    assert!(most <= 101, "{most}");
+    assert_eq!((replay.total.requests, replay.total.refused), (20_003, 3));
+    let often = replay.keys.values().find(|row| row.tally.refused > 0).unwrap();
+    assert_eq!((&*often.name, often.tally.requests), ("often", 10_003));
+    assert_eq!(keys(&replay), "at most 10001 keys");
 }
