@@ -250,10 +250,12 @@ pub(crate) fn unbracketed(word: &str) -> &str {
 
 fn common(line: &str) -> Option<Vec<&str>> {
     let (client, rest) = line.split_once(' ')?;
-    // The name of a user may hold brackets and spaces, so the time is what reads as one.
+    // The name of a user may hold brackets and spaces, and what reads as a time. Servers escape its
+    // quotes, so it cannot hold the one that follows the time.
     rest.match_indices('[').find_map(|(begin, _)| {
         let (front, time_on) = rest.split_at_checked(begin)?;
         let (time, rest) = time_on.get(1..)?.split_once(']')?;
+        let rest = rest.strip_prefix(' ').filter(|rest| rest.starts_with('"'))?;
         time::common(time)?;
         let (ident, user) = front.trim_end().split_once(' ')?;
         let mut fields = vec![client, ident, user, time];

@@ -158,3 +158,18 @@ fn times_that_do_not_exist_are_broken_lines() {
         assert!(read.is_err(), "{time}");
     }
 }
+
+/// A client chooses the name that it logs in by, and with it chose the time of its line.
+#[test]
+fn names_of_users_set_no_time() {
+    let names =
+        ["[01/Jan/1970:00:00:00 +0000]", "a [01/Jan/1970:00:00:00 +0000] \\x22GET / HTTP/1.1\\x22"];
+    for name in names {
+        let line =
+            format!(r#"192.0.2.1 - {name} [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 401 9"#);
+        let fields = Fields { key: Some("user".to_owned()), ..Fields::default() };
+        let mut lines = Lines::new(fields, None);
+        let entry = lines.read(&line).unwrap().unwrap();
+        assert_eq!((entry.at.to_string().as_str(), &*entry.key), ("2000-10-10T20:55:36Z", name));
+    }
+}
