@@ -98,5 +98,11 @@ fn what_waits_for_its_turn_is_bounded() {
         }
         let bytes = most * (40 + key.len());
         assert!((MAX_PENDING - 100_000..=MAX_PENDING).contains(&bytes), "{bytes}");
+
+        // There is room again for lines that are sorted.
+        let later = Timestamp::from_micros(START.as_micros() + 2);
+        sorted(&mut order, []);
+        order.push(Entry { at: later, key: "b".into(), cost: 1 }, 1);
+        assert_eq!(order.pop(false), None);
     }
 }

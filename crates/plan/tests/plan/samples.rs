@@ -161,7 +161,7 @@ const SAMPLES: &[(&str, &str, &[&str], &str, &str, &[&str])] = &[
         "alb",
         include_str!("../data/alb.log"),
         &["2 per minute"],
-        "7 lines, 7 requests of 3 keys",
+        "7 lines, 7 requests of 2 keys",
         "2 of 7",
         &["from 2026-11-27T08:00:00.185000Z to", "192.0.2.131 5 2"],
     ),
