@@ -213,7 +213,7 @@ const ALB: [&str; 30] = [
     "conn_trace_id",
 ];
 
-const OWN: [(Format, &str, &str); 24] = [
+const OWN: [(Format, &str, &str); 27] = [
     // The instant of the request; `time` is that of the response.
     (Format::Alb, "time", "request_creation_time"),
     (Format::Alb, "client", "client:port"),
@@ -240,7 +240,10 @@ const OWN: [(Format, &str, &str); 24] = [
     (Format::Traefik, "time", "StartUTC"),
     (Format::Traefik, "client", "ClientHost"),
     (Format::Traefik, "user", "ClientUsername"),
+    (Format::Traefik, "method", "RequestMethod"),
     (Format::Traefik, "path", "RequestPath"),
+    (Format::Traefik, "host", "RequestHost"),
+    (Format::Traefik, "bytes", "DownstreamContentSize"),
 ];
 
 /// The text between the brackets of `[..]`.

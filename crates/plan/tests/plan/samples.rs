@@ -3,8 +3,12 @@
 
 use super::process::report;
 
-/// `[the file, the words, lines and requests and keys, refused]` and other lines of the report.
-const SAMPLES: &[(&str, &str, &[&str], &str, &str, &[&str])] = &[
+/// A format and a log in it, the options and the quota; what the report says of lines and keys that were
+/// read, of refusals, and in other lines.
+type Sample = (&'static str, &'static str, Words, &'static str, &'static str, Words);
+type Words = &'static [&'static str];
+
+const SAMPLES: &[Sample] = &[
     (
         // The fourth request of the first client comes 3 s after the first, the fifth after 25 s; those
         // of one IPv6 network count together.
@@ -106,6 +110,15 @@ const SAMPLES: &[(&str, &str, &[&str], &str, &str, &[&str])] = &[
         "7 lines, 5 requests of 2 keys",
         "1 of 5",
         &["curl/8.5.0 4 1", "not read: 2 lines, the first is line 5"],
+    ),
+    (
+        // 1,532 bytes each: one GET and one POST fit.
+        "traefik",
+        include_str!("../data/traefik.json.log"),
+        &["--key", "method", "--cost", "bytes", "2000 per minute"],
+        "7 lines, 7 requests of 2 keys",
+        "5 of 7",
+        &["GET 6 5"],
     ),
     (
         // The address behind the proxy; the line of the log that is no request is left out.
