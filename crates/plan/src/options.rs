@@ -46,7 +46,7 @@ pub(crate) struct Options {
     /// How many keys are shown
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     pub(crate) top: usize,
-    /// The name of the limit, from which the begin of a fixed window without a `start` follows
+    /// The name of the limit, which sets when the windows of a key begin if the quota has no `start`
     #[arg(long, default_value = "plan")]
     pub(crate) name: String,
     /// Write a made-up log of so many lines instead, in the format of nginx or plain

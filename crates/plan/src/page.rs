@@ -66,7 +66,10 @@ fn over_time(page: &mut String, series: &Series, is_delayed: bool) -> fmt::Resul
     }
     writeln!(page, "</p>")?;
     let [width, height] = SIZE;
-    writeln!(page, "<svg viewBox=\"0 0 {width} {height}\" role=\"img\">")?;
+    writeln!(
+        page,
+        "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"Requests over time\">"
+    )?;
     let most = series.rows.values().map(|tally| tally.requests).max().unwrap_or(0).max(1);
     let y = |requests: u64| FLOOR - (FLOOR - TOP) * requests as f64 / most as f64;
     for level in [0, most.div_ceil(2), most] {
