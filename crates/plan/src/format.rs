@@ -1,5 +1,7 @@
 //! The formats of logs: how each cuts a line into fields, and what it calls them.
 
+use std::net::IpAddr;
+
 use clap::ValueEnum;
 use serde_json::Value;
 
@@ -252,7 +254,10 @@ pub(crate) fn unbracketed(word: &str) -> &str {
 }
 
 fn common(line: &str) -> Option<Vec<&str>> {
-    let (client, rest) = line.split_once(' ')?;
+    let (first, others) = line.split_once(' ')?;
+    // In `vhost_combined` the name of the server comes first: no `%l` is an address.
+    let is_address = |(word, _): &(&str, &str)| word.parse::<IpAddr>().is_ok();
+    let (client, rest) = others.split_once(' ').filter(is_address).unwrap_or((first, others));
     // The name of a user may hold brackets and spaces, and what reads as a time. Servers escape its
     // quotes, so it cannot hold the one that follows the time.
     rest.match_indices('[').find_map(|(begin, _)| {

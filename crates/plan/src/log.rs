@@ -54,7 +54,7 @@ impl<R> Counted<R> {
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
-        self.bytes.set(self.bytes.get().saturating_add(read as u64));
+        self.bytes.set(self.bytes.get().saturating_add(u64::try_from(read).unwrap_or(0)));
         Ok(read)
     }
 }
@@ -63,7 +63,7 @@ impl<R: Read> Read for Counted<R> {
 pub(crate) fn unpacked<'a>(mut log: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     // A pipe may give the first byte alone.
     let mut magic = Vec::new();
-    log.by_ref().take(GZIP.len() as u64).read_to_end(&mut magic)?;
+    log.by_ref().take(2).read_to_end(&mut magic)?;
     let is_packed = magic == GZIP;
     let log = BufReader::with_capacity(BUFFER, io::Cursor::new(magic).chain(log));
     match is_packed {

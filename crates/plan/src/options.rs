@@ -85,7 +85,7 @@ Examples:
             Lines that are no requests, or have no key, are counted and left out.
 
 Formats:
-  nginx       combined                     apache      common, combined
+  nginx       combined                     apache      common, combined, vhost_combined
   traefik     common, json                 caddy       json
   envoy       its default text; the client is the last address of X-Forwarded-For
   alb         of the load balancer of AWS, by the time at which requests came

@@ -7,6 +7,8 @@ use super::replay::Tally;
 use super::report::{Report, hardest_hit, keys, percent, share, shown};
 use super::series::Series;
 
+// Counts become floats only here and in the progress, where what is rounded cannot be seen.
+
 /// The picture, and the part of it that has the bars.
 const SIZE: [f64; 2] = [960.0, 280.0];
 const LEFT: f64 = 64.0;

@@ -79,6 +79,15 @@ const SAMPLES: &[Sample] = &[
         &["not read: 1 line, the first is line 7: no value in `path`", "/search 4"],
     ),
     (
+        // Debian's `vhost_combined` begins with the name of the server.
+        "apache",
+        include_str!("../data/apache-vhost.log"),
+        &["1 per minute"],
+        "4 lines, 4 requests of 3 keys",
+        "1 of 4",
+        &["192.0.2.1 2 1"],
+    ),
+    (
         "traefik",
         include_str!("../data/traefik-common.log"),
         &["3 per minute"],
