@@ -106,20 +106,17 @@ fn over_time(page: &mut String, series: &Series, is_delayed: bool) -> fmt::Resul
         }
         writeln!(page, "</g>")?;
     }
-    for part in 0..=TIMES.min(span - 1) {
-        let row = first.saturating_add((span - 1) * part / TIMES.min(span - 1).max(1));
-        let class = match part {
-            0 => "",
-            part if part == TIMES => "end",
-            _ => "middle",
+    // Few bars are wide, and the time of the second one would stand on that of the first.
+    let times = if span > 4 * TIMES { TIMES } else { 1.min(span - 1) };
+    for part in 0..=times {
+        let row = first.saturating_add((span - 1) * part / times.max(1));
+        let (class, at) = match part {
+            0 => ("", LEFT),
+            part if part == times => ("end", RIGHT),
+            _ => ("middle", x(row)),
         };
-        let at = if part == TIMES { RIGHT } else { x(row) };
-        let begin = series.begin(row);
-        writeln!(
-            page,
-            "<text x=\"{at:.1}\" y=\"{}\" class=\"{class}\">{begin}</text>",
-            FLOOR + 20.0
-        )?;
+        let (at, begin) = (format_args!("{at:.1}"), series.begin(row));
+        writeln!(page, "<text x=\"{at}\" y=\"{}\" class=\"{class}\">{begin}</text>", FLOOR + 20.0)?;
     }
     writeln!(page, "</svg>\n<p class=\"note\">Times are in UTC.</p>")
 }
@@ -138,7 +135,8 @@ fn by_key(page: &mut String, report: &Report<'_>) -> fmt::Result {
         let name = escaped(&shown(&row.name, 100));
         write!(page, "\n<tr><td>{name}<td>{requests}<td>{refused}")?;
         write!(page, "<td>{}<td>{delayed}", percent(refused, requests))?;
-        write!(page, "<td><svg width=\"{KEY_BAR}\" height=\"12\" role=\"presentation\">")?;
+        write!(page, "<td><svg viewBox=\"0 0 {KEY_BAR} 12\" width=\"{KEY_BAR}\" height=\"12\" ")?;
+        write!(page, "preserveAspectRatio=\"none\" aria-hidden=\"true\">")?;
         let mut left = 0.0;
         for (class, part) in [("run", run), ("delayed", delayed), ("refused", refused)] {
             let width = KEY_BAR * part as f64 / most as f64;
