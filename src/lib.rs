@@ -70,6 +70,7 @@
 //! | [`tollgate-config`](https://docs.rs/tollgate-config) | limits from a file, with keys, conditions and queues, reloaded while the service runs |
 //! | [`tollgate-conformance`](https://docs.rs/tollgate-conformance) | the contract of a store as a test suite |
 //! | [`tollgate-metrics`](https://docs.rs/tollgate-metrics) | an observer for the facade crate `metrics`: Prometheus, OpenTelemetry |
+//! | [`tollgate-plan`](https://crates.io/crates/tollgate-plan) | a program that replays an access log against a quota, and says what it would refuse |
 //!
 //! # What it does not do
 //!

@@ -12,8 +12,6 @@ mod messages;
 #[cfg(all(feature = "memory", feature = "axum"))]
 mod misuse;
 #[cfg(all(feature = "memory", feature = "axum"))]
-mod plan;
-#[cfg(all(feature = "memory", feature = "axum"))]
 mod setup_mistakes;
 #[cfg(all(feature = "memory", feature = "axum"))]
 mod strict_window;

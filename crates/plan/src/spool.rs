@@ -8,10 +8,18 @@ use std::{env, process};
 
 use tollgate::Timestamp;
 
-/// A time, a cost and the number of a key.
-pub(crate) type Request = (Timestamp, u64, u32);
+/// A request without the name of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) at: Timestamp,
+    pub(crate) cost: u64,
+    /// The hash of the key.
+    pub(crate) key: u64,
+    /// Where the windows of the key begin.
+    pub(crate) phase: Timestamp,
+}
 
-const BYTES: usize = 20;
+const BYTES: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct Spool {
@@ -39,16 +47,17 @@ impl Spool {
         unreachable!("one of the names is free")
     }
 
-    pub(crate) fn write(&mut self, (at, cost, key): Request) -> io::Result<()> {
-        let mut bytes = [0; BYTES];
-        bytes[..8].copy_from_slice(&at.as_micros().to_le_bytes());
-        bytes[8..16].copy_from_slice(&cost.to_le_bytes());
-        bytes[16..].copy_from_slice(&key.to_le_bytes());
-        self.file.write_all(&bytes)
+    pub(crate) fn write(&mut self, request: Request) -> io::Result<()> {
+        let Request { at, cost, key, phase } = request;
+        let [at, phase] = [at, phase].map(|time| time.as_micros().cast_unsigned());
+        for part in [at, cost, key, phase] {
+            self.file.write_all(&part.to_le_bytes())?;
+        }
+        Ok(())
     }
 
-    /// Reads all requests from the first one on, until `each` answers `false`.
-    pub(crate) fn read(&mut self, mut each: impl FnMut(Request) -> bool) -> io::Result<()> {
+    /// Reads all requests from the first one on.
+    pub(crate) fn read(&mut self, mut each: impl FnMut(Request)) -> io::Result<()> {
         self.file.flush()?;
         self.file.seek(SeekFrom::Start(0))?;
         let mut file = BufReader::with_capacity(1 << 16, self.file.get_ref());
@@ -58,9 +67,7 @@ impl Spool {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 read => read?,
             }
-            if !each(decode(&bytes)) {
-                return Ok(());
-            }
+            each(decode(&bytes));
         }
     }
 }
@@ -75,7 +82,9 @@ impl Drop for Spool {
 }
 
 fn decode(bytes: &[u8; BYTES]) -> Request {
-    let part = |begin: usize| u64::from_le_bytes(std::array::from_fn(|at| bytes[begin + at]));
-    let key = u32::from_le_bytes(std::array::from_fn(|at| bytes[16 + at]));
-    (Timestamp::from_micros(part(0).cast_signed()), part(8), key)
+    let (parts, _) = bytes.as_chunks::<8>();
+    let [at, cost, key, phase] =
+        std::array::from_fn(|part| parts.get(part).copied().map_or(0, u64::from_le_bytes));
+    let [at, phase] = [at, phase].map(|micros| Timestamp::from_micros(micros.cast_signed()));
+    Request { at, cost, key, phase }
 }

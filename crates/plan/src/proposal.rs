@@ -1,10 +1,12 @@
 //! The smallest quota of the same shape that refuses at most a given share of a log.
 
+use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
+use tollgate::Quota;
+use tollgate::algebra::State;
 use tollgate::quota::Kind;
-use tollgate::{Quota, Timestamp};
 
 use super::replay::Numbers;
 use super::spool::Spool;
@@ -24,22 +26,26 @@ pub(crate) struct Proposal {
 #[derive(Debug)]
 pub(crate) struct Trials<'a> {
     pub(crate) spool: &'a mut Spool,
-    /// Of each key, where its windows begin.
-    pub(crate) phases: Vec<Timestamp>,
     pub(crate) max_wait: Option<Duration>,
+    /// Buckets in memory before full ones are dropped.
+    pub(crate) max_keys: usize,
 }
 
 impl Trials<'_> {
     /// How many requests the quota refuses; `None` if its numbers cannot be counted.
     pub(crate) fn refused(&mut self, quota: &Quota) -> io::Result<Option<u64>> {
         let Ok(numbers) = Numbers::new(quota, self.max_wait) else { return Ok(None) };
-        let mut states = vec![None; self.phases.len()];
-        let mut refused = 0;
-        self.spool.read(|(at, cost, key)| {
-            let key = key as usize;
-            let ruling = numbers.decide(&mut states[key], self.phases[key], at, cost);
+        let mut states: HashMap<u64, Option<State>> = HashMap::new();
+        let (mut refused, mut drop_above) = (0, self.max_keys);
+        self.spool.read(|request| {
+            let ruling = numbers.decide(states.entry(request.key).or_default(), request);
             refused += u64::from(ruling.is_refused());
-            true
+            if states.len() > drop_above {
+                states.retain(|_, state| {
+                    state.is_some_and(|state| !numbers.is_full(state, request.at))
+                });
+                drop_above = self.max_keys.max(states.len().saturating_mul(2));
+            }
         })?;
         Ok(Some(refused))
     }

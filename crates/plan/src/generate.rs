@@ -5,12 +5,17 @@ use std::io::{self, Write};
 
 use tollgate::Timestamp;
 
+use super::format::Name;
+
 const CLIENTS: u64 = 200_000;
 const BEGIN: Timestamp = Timestamp::from_unix_seconds(1_767_225_600); // 1 January 2026
 const DAY: f64 = 86_400_000_000.0;
 
-/// Writes so many lines in the combined format, or as JSON; the same lines at every time.
-pub(crate) fn generate(mut log: impl Write, lines: u64, json: bool) -> io::Result<()> {
+/// Writes so many lines, with costs from 1 to 5 if they are plain; the same lines at every time.
+pub(crate) fn generate(mut log: impl Write, lines: u64, name: Option<Name>) -> io::Result<()> {
+    if !matches!(name, None | Some(Name::Nginx | Name::Plain)) {
+        return Err(io::Error::other("--generate writes --format nginx or plain"));
+    }
     let mut random = Random(1);
     for line in 0..lines {
         // Most requests come around noon.
@@ -25,11 +30,9 @@ pub(crate) fn generate(mut log: impl Write, lines: u64, json: bool) -> io::Resul
             _ => 1 + (skew.powi(4) * CLIENTS as f64) as u64,
         };
         let [_, .., a, b, c] = client.to_be_bytes();
-        match json {
-            true => {
-                writeln!(log, r#"{{"time":"{at}","key":"10.{a}.{b}.{c}","cost":{cost}}}"#)?;
-            }
-            false => {
+        match name {
+            Some(Name::Plain) => writeln!(log, "{at} 10.{a}.{b}.{c} {cost}")?,
+            _ => {
                 let (text, size) = (at.to_string(), cost * 1_000);
                 let time = text.get(11..19).unwrap_or("00:00:00");
                 let request = format_args!("GET /item/{cost} HTTP/1.1");

@@ -1,16 +1,17 @@
 //! What is printed: the totals, the keys, the hours, and the proposal.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use tollgate::{Quota, Timestamp};
+use tollgate::Quota;
 
-use super::log::{Fault, Read};
+use super::format::Format;
+use super::log::{Counts, Fault};
 use super::proposal::Proposal;
 use super::replay::{KeyRow, Replay, Tally};
+use super::series::Series;
 
-/// More rows than this are hours put together.
+/// More rows over time than this are put together.
 const MAX_ROWS: i64 = 72;
 /// Characters of the longest bar.
 const BAR: u64 = 40;
@@ -20,7 +21,9 @@ const BYTES: [u64; 2] = [50, 514];
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
     pub(crate) quota: &'a Quota,
-    pub(crate) read: &'a Read,
+    pub(crate) format: Option<Format>,
+    pub(crate) counts: &'a Counts,
+    pub(crate) early: Option<&'a Fault>,
     pub(crate) replay: &'a Replay,
     pub(crate) proposal: Option<&'a Proposal>,
     pub(crate) top: usize,
@@ -28,19 +31,21 @@ pub(crate) struct Report<'a> {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { quota, read, replay, proposal, top } = self;
+        let Self { quota, format, counts, early, replay, proposal, top } = self;
         let total = replay.total;
         writeln!(f, "quota      {quota}")?;
         if quota.get_shards() > 1 {
             writeln!(f, "           as one bucket: which shards a request looks at is random")?;
         }
-        let keys = replay.keys.len();
-        let [lines, requests] = [(read.lines, "line"), (total.requests, "request")].map(count);
-        writeln!(f, "read       {lines}, {requests} of {}", count((keys as u64, "key")))?;
+        if let Some(format) = format {
+            writeln!(f, "format     {}", format.title())?;
+        }
+        let [lines, requests] = [(counts.lines, "line"), (total.requests, "request")].map(count);
+        writeln!(f, "read       {lines}, {requests} of {}", keys(replay))?;
         if let Some((first, last)) = replay.span {
             writeln!(f, "           from {first} to {last}")?;
         }
-        for (fault, what) in [(&read.broken, "not read"), (&read.early, "out of order")] {
+        for (fault, what) in [(counts.broken.as_ref(), "not read"), (*early, "out of order")] {
             if let Some(Fault { lines, first, reason }) = fault {
                 let reason = shown(reason, 100);
                 writeln!(
@@ -63,8 +68,8 @@ impl fmt::Display for Report<'_> {
         let bytes = used.saturating_mul(BYTES[0]).saturating_add(waiting.saturating_mul(BYTES[1]));
         let (used, waiting) = (count((used, "bucket")), count((waiting, "request")));
         writeln!(f, "memory     about {} ({used} not full, {waiting} waiting)", size(bytes))?;
-        by_key(f, &replay.keys, *top)?;
-        by_hour(f, &replay.hours)?;
+        by_key(f, replay, *top)?;
+        by_time(f, &replay.series)?;
         match proposal {
             Some(proposal) => proposed(f, proposal, total.requests),
             None => Ok(()),
@@ -72,40 +77,32 @@ impl fmt::Display for Report<'_> {
     }
 }
 
-fn by_key(f: &mut fmt::Formatter<'_>, keys: &[KeyRow], top: usize) -> fmt::Result {
-    let mut rows: Vec<_> = keys.iter().filter(|row| is_hit(&row.tally)).collect();
-    let (hit, all) = (rows.len(), keys.len());
-    rows.sort_by(|a, b| rank(&b.tally).cmp(&rank(&a.tally)).then_with(|| a.name.cmp(&b.name)));
-    rows.truncate(top);
-    writeln!(f, "\nby key     {hit} of {all} keys would have been refused or delayed")?;
-    let rows = rows.iter().map(|row| (shown(&row.name, 38), row.tally));
+fn by_key(f: &mut fmt::Formatter<'_>, replay: &Replay, top: usize) -> fmt::Result {
+    let (hit, all) = (replay.keys.values().filter(|row| row.tally.is_hit()).count(), keys(replay));
+    writeln!(f, "\nby key     {hit} of {all} would have been refused or delayed")?;
+    let rows = hardest_hit(replay, top).into_iter().map(|row| (shown(&row.name, 38), row.tally));
     table(f, "key", &rows.collect::<Vec<_>>())
 }
 
-fn by_hour(f: &mut fmt::Formatter<'_>, hours: &BTreeMap<i64, Tally>) -> fmt::Result {
-    let (Some((first, _)), Some((last, _))) = (hours.first_key_value(), hours.last_key_value())
-    else {
-        return Ok(());
-    };
-    let span = last - first + 1;
-    // One row less, as the first row and the last one may be parts.
-    let fits = |step: &i64| span <= step * (MAX_ROWS - 1);
-    let whole_days = (span / (24 * (MAX_ROWS - 1)) + 1) * 24;
-    let step = [1, 2, 3, 4, 6, 12, 24].into_iter().find(fits).unwrap_or(whole_days);
-    let mut rows: BTreeMap<i64, Tally> = BTreeMap::new();
-    for (hour, tally) in hours {
-        rows.entry(hour.div_euclid(step)).or_default().merge(*tally);
-    }
-    match step {
-        1 => writeln!(f, "\nby hour")?,
-        _ => writeln!(f, "\nby {step} hours")?,
-    }
-    let name = |row: i64| {
-        let begin = Timestamp::from_unix_seconds(row * step * 3_600).to_string();
-        begin.get(..16).unwrap_or(&begin).replace('T', " ")
-    };
-    let rows: Vec<_> = rows.into_iter().map(|(row, tally)| (name(row), tally)).collect();
-    table(f, "from (UTC)", &rows)
+/// How many keys there are. One that was dropped and came again is counted twice.
+pub(crate) fn keys(replay: &Replay) -> String {
+    let at_most = if replay.has_dropped { "at most " } else { "" };
+    format!("{at_most}{}", count((replay.seen, "key")))
+}
+
+/// The keys with the most refusals, then with the most delays.
+pub(crate) fn hardest_hit(replay: &Replay, top: usize) -> Vec<&KeyRow> {
+    let mut rows: Vec<_> = replay.keys.values().filter(|row| row.tally.is_hit()).collect();
+    rows.sort_by(|a, b| rank(&b.tally).cmp(&rank(&a.tally)).then_with(|| a.name.cmp(&b.name)));
+    rows.truncate(top);
+    rows
+}
+
+fn by_time(f: &mut fmt::Formatter<'_>, series: &Series) -> fmt::Result {
+    let series = series.within(MAX_ROWS);
+    writeln!(f, "\nby {}", series.unit())?;
+    let rows = series.rows.iter().map(|(row, tally)| (series.begin(*row), *tally));
+    table(f, "from (UTC)", &rows.collect::<Vec<_>>())
 }
 
 fn table(f: &mut fmt::Formatter<'_>, first: &str, rows: &[(String, Tally)]) -> fmt::Result {
@@ -162,20 +159,16 @@ fn proposed(f: &mut fmt::Formatter<'_>, proposal: &Proposal, requests: u64) -> f
     }
 }
 
-fn is_hit(tally: &Tally) -> bool {
-    tally.refused > 0 || tally.delayed > 0
-}
-
 fn rank(tally: &Tally) -> (u64, u64, u64) {
     (tally.refused, tally.delayed, tally.requests)
 }
 
-fn share(part: u64, all: u64) -> String {
+pub(crate) fn share(part: u64, all: u64) -> String {
     format!("{part} of {all} requests ({})", percent(part, all))
 }
 
 /// For people: to a hundredth of a percent, rounded down, but not to nothing.
-fn percent(part: u64, all: u64) -> String {
+pub(crate) fn percent(part: u64, all: u64) -> String {
     let hundredths = u128::from(part) * 10_000 / u128::from(all.max(1));
     match (part, hundredths) {
         (1.., 0) => "<0.01%".to_owned(),
@@ -183,7 +176,7 @@ fn percent(part: u64, all: u64) -> String {
     }
 }
 
-fn count((number, name): (u64, &str)) -> String {
+pub(crate) fn count((number, name): (u64, &str)) -> String {
     format!("{number} {name}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -196,8 +189,14 @@ fn size(bytes: u64) -> String {
 }
 
 /// A text of the log, without characters that a terminal would obey.
-fn shown(text: &str, max: usize) -> String {
-    let escaped: String = text.chars().take(max).flat_map(char::escape_debug).collect();
+pub(crate) fn shown(text: &str, max: usize) -> String {
+    let mut escaped = String::new();
+    for character in text.chars().take(max) {
+        match character {
+            '\'' | '"' | '\\' => escaped.push(character),
+            other => escaped.extend(other.escape_debug()),
+        }
+    }
     match text.chars().nth(max) {
         Some(_) => format!("{escaped}.."),
         None => escaped,
