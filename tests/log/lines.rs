@@ -725,31 +725,6 @@ fn each_wrong_setting_that_makes_one_client_of_all_tells_itself() {
     assert!(watched((right.setting)(), 1_100, one).is_empty());
 }
 
-/// A limit on the whole service looked like one for each client: one client had all others refused,
-/// and the log said nothing.
-#[test]
-fn a_limit_without_a_key_says_once_that_all_requests_share_it() {
-    let refused = |layer: tollgate::RateLimitLayer| {
-        let service = layer.cost(2).layer(inner());
-        logged(tracing::Level::WARN, || {
-            for status in [200, 429, 429] {
-                let response = at_once(service.clone().oneshot(Request::new(()))).unwrap();
-                assert_eq!(response.status(), status);
-            }
-        })
-    };
-    let layer = || limiter(&ManualClock::new(START)).layer(&TWO);
-    let lines = refused(layer());
-    assert_eq!(lines.len(), 1, "{lines:#?}");
-    assert!(
-        lines[0].contains("all requests share this limit") && lines[0].contains("limit=\"two\"")
-    );
-    let slow = tollgate::OnRefusal::plain_text();
-    assert_eq!(refused(layer().on_refusal(slow)).len(), 1);
-    assert!(refused(layer().key(tollgate::key::global())).is_empty());
-    assert!(refused(layer().key_with(|_| "all")).is_empty());
-}
-
 /// Layers made from one layer shared the flag that its line was logged.
 #[test]
 fn layers_made_from_one_log_their_own_misconfigurations() {
