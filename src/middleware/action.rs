@@ -82,6 +82,18 @@ pub(super) struct QueuedSlot {
     pub(super) shadows: Vec<Shadow>,
     /// If the limiter has observers.
     pub(super) stay: Option<QueueStay>,
+    /// If its turn may come too late.
+    pub(super) patience: Option<Patience>,
+}
+
+/// A request that waits although it was told an instant that is too late.
+pub(super) struct Patience {
+    /// How long it waits.
+    pub(super) max_wait: Duration,
+    /// To be looked at when it gives up.
+    pub(super) demands: RuleDemands<'static>,
+    /// Added to the wait of its refusal.
+    pub(super) jitter: Duration,
 }
 
 impl Action<'_> {
@@ -91,8 +103,15 @@ impl Action<'_> {
 
     /// The store has not decided.
     pub(super) fn unavailable(error: &BackendError) -> Self {
+        Self::Reject(Rejection::unavailable(error))
+    }
+}
+
+impl Rejection<'_> {
+    /// The store has not decided.
+    pub(super) fn unavailable(error: &BackendError) -> Self {
         let after = error.retry_after().unwrap_or(OutageHint::SOON.after);
-        Self::Reject(Rejection::Status(StatusCode::SERVICE_UNAVAILABLE, after))
+        Self::Status(StatusCode::SERVICE_UNAVAILABLE, after)
     }
 }
 

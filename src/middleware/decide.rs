@@ -7,7 +7,8 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::action::{
-    Action, EventualAction, QueuedSlot, Refusal, Rejection, RenderedAction, RuleDemands, to_static,
+    Action, EventualAction, Patience, QueuedSlot, Refusal, Rejection, RenderedAction, RuleDemands,
+    to_static,
 };
 use super::advertise::field_set;
 use super::ledger::RequestLedger;
@@ -114,8 +115,7 @@ fn ask<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualAction<
     };
     // In all other cases the tokens of a request that is dropped here stay taken anyway, and no task
     // has to wait for the answer.
-    let gives_back =
-        matches!(submission.asking.mode, Mode::Reserve(_)) || plan.settings.refunds_dropped;
+    let gives_back = submission.asking.reserves() || plan.settings.refunds_dropped;
     let (plan, demands) = (Arc::clone(plan), to_static(&demands));
     let acting = async move {
         let decided = pending.decide(&plan.limiter, &demands).await;
@@ -176,7 +176,6 @@ impl Submission {
         // Not counted yet: the store may admit the request at once. `enqueue` counts it.
         let checked = plan.waiters.check(&queue, || counted_keys(plan, demands));
         let drain = limiter.time_to_drain();
-        let max_wait = drain.map_or(queue.max_wait, |end| end.min(queue.max_wait));
         let status = match (checked, drain) {
             (Err(refusal), None) => status_of_refusal(&queue, refusal),
             (Err(QueueRefusal::Full), Some(_)) => queue.on_full.status(),
@@ -184,8 +183,12 @@ impl Submission {
             (_, Some(_)) => UNAVAILABLE,
             (Ok(()), None) => TOO_MANY,
         };
-        let mode = if checked.is_ok() { Mode::Reserve(max_wait) } else { Mode::Take };
-        let longest = Mode::Reserve(queue.max_wait);
+        let longest = plan.mode();
+        let mode = match (checked, drain) {
+            (Err(_), _) => Mode::Take,
+            (Ok(()), Some(end)) => Mode::Reserve(end.min(queue.max_wait)),
+            (Ok(()), None) => longest,
+        };
         let asking = Asking { mode, longest, is_drained: true, ..asking };
         Self { asking, queue: Some(queue), status, jitter }
     }
@@ -228,13 +231,28 @@ fn enqueue<'p>(
             return submission.refuse(demands, answer, status_of_refusal(&queue, refusal));
         }
     };
-    // The jitter never pushes a turn beyond the longest wait.
-    let jitter = submission.jitter.min(asking.max_wait().saturating_sub(wait));
+    // The jitter never pushes a turn beyond the longest wait. If the request was told a later instant,
+    // it is cut when the turn comes.
+    let (max_wait, drawn) = (asking.max_wait(), submission.jitter);
+    let jitter = max_wait.checked_sub(wait).map_or(drawn, |rest| drawn.min(rest));
+    let patience = (wait > max_wait).then(|| {
+        let demands = to_static(&demands);
+        Patience { max_wait, demands, jitter: drawn }
+    });
     let ledger = RequestLedger::from_outcome(plan, &demands, &answer);
     let promised = wait.saturating_add(jitter);
     let stay = plan.limiter.join(&demands, asking, &answer, &limit, promised);
     let shadows = Vec::new();
-    Action::Queue(Box::new(QueuedSlot { booking, limit, guard, jitter, ledger, shadows, stay }))
+    Action::Queue(Box::new(QueuedSlot {
+        booking,
+        limit,
+        guard,
+        jitter,
+        ledger,
+        shadows,
+        stay,
+        patience,
+    }))
 }
 
 /// The keys for which the request counts as a waiter.

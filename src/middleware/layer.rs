@@ -196,9 +196,10 @@ impl<N> RateLimitLayer<N> {
     /// layer makes the inner service ready and calls it. `Server-Timing` in the response shows how
     /// long the request waited. If the client disconnects, its slot goes to the next waiter.
     ///
-    /// A request is refused at once if it would have to wait longer than the queue allows, or if
-    /// the queue is full. Its `Retry-After` is the time after which it would not have to wait at
-    /// all.
+    /// A request is refused at once if the queue is full, or if it would have to wait longer than the
+    /// queue allows. If the layer can give tokens back, that wait is an estimate, and a request
+    /// [stays](Queue::stay) in line for the longest wait before it is refused. Its `Retry-After` is the
+    /// time after which it would not have to wait at all.
     ///
     /// The quota's [`max_reserved`](crate::Quota::max_reserved) bounds the tokens that waiters may
     /// have reserved. Call [`drain`](RateLimiter::drain) when the server shuts down.

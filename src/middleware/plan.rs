@@ -120,7 +120,7 @@ impl Plan {
 
     /// How far a request may go when a bucket is short.
     pub(super) fn mode(&self) -> Mode {
-        self.settings.queue.map_or(Mode::Take, |queue| Mode::Reserve(queue.max_wait))
+        self.settings.queue.map_or(Mode::Take, |queue| queue.mode(self.tracks_charges))
     }
 
     fn enter(&self, planned: &PlannedRule) -> Arc<LimitUse> {
