@@ -68,6 +68,8 @@ pub(super) struct Refusal<'p> {
     pub(super) status: StatusCode,
     /// Added to the wait.
     pub(super) jitter: Duration,
+    /// Whether limits have refused it, and not a queue that is full or a drain.
+    pub(super) by_limits: bool,
 }
 
 /// The slot of a request that waits, with all that the request holds meanwhile.
@@ -104,6 +106,12 @@ impl Action<'_> {
     /// The store has not decided.
     pub(super) fn unavailable(error: &BackendError) -> Self {
         Self::Reject(Rejection::unavailable(error))
+    }
+}
+
+impl<'p> From<Rejection<'p>> for Action<'p> {
+    fn from(rejection: Rejection<'p>) -> Self {
+        Self::Reject(rejection)
     }
 }
 

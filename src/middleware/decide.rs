@@ -12,6 +12,7 @@ use super::action::{
 };
 use super::advertise::field_set;
 use super::ledger::RequestLedger;
+use super::lock_out;
 use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
 use super::planned_rule::{PlannedRule, RuleLimit};
@@ -92,6 +93,7 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
         true => EventualAction::Ready(run_uncharged(plan)),
         false => ask(plan, demands),
     };
+    let action = if plan.counts_refusals { lock_out::count_after(plan, action) } else { action };
     if shadows.is_empty() { action } else { shadow::charge_after(plan, action, shadows) }
 }
 
@@ -146,7 +148,7 @@ fn act<'p>(
         Decided::Reserved(answer, place) => enqueue(plan, submission, demands, answer, place),
         Decided::Refused(Refused { answer, could_wait }) => {
             let status = if could_wait { submission.status } else { TOO_MANY };
-            submission.refuse(demands, answer, status)
+            submission.refuse(demands, answer, status, !could_wait)
         }
         Decided::TooLarge(error) => Action::Reject(Rejection::Unasked(error)),
         Decided::Uncounted => run_uncharged(plan),
@@ -198,9 +200,10 @@ impl Submission {
         demands: RuleDemands<'p>,
         outcome: CompleteAnswer,
         status: StatusCode,
+        by_limits: bool,
     ) -> Action<'p> {
         let jitter = self.jitter;
-        Action::Reject(Rejection::Refused(Refusal { demands, outcome, status, jitter }))
+        Action::Reject(Rejection::Refused(Refusal { demands, outcome, status, jitter, by_limits }))
     }
 }
 
@@ -228,7 +231,7 @@ fn enqueue<'p>(
         // gives up the slot.
         Err(refusal) => {
             plan.limiter.tell(&demands, asking, &answer, Some(Outcome::QueueFull));
-            return submission.refuse(demands, answer, status_of_refusal(&queue, refusal));
+            return submission.refuse(demands, answer, status_of_refusal(&queue, refusal), false);
         }
     };
     // The jitter never pushes a turn beyond the longest wait. If the request was told a later instant,

@@ -14,6 +14,7 @@ use super::action::{Patience, QueuedSlot, Refusal, Rejection, Shadow};
 use super::advertise::{fields_after_turn, levels_at_turn};
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
+use super::lock_out;
 use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
 use super::read_on::read_on;
@@ -234,7 +235,14 @@ where
 async fn reject(plan: Arc<Plan>, patience: Patience) -> Rejection<'static> {
     let Patience { demands, jitter, .. } = patience;
     match plan.limiter.look(&demands).await {
-        Ok(outcome) => Rejection::Refused(Refusal { demands, outcome, status: TOO_MANY, jitter }),
+        Ok(outcome) => {
+            let status = TOO_MANY;
+            let refusal = Refusal { demands, outcome, status, jitter, by_limits: true };
+            if !plan.counts_refusals {
+                return Rejection::Refused(refusal);
+            }
+            lock_out::reject(plan, refusal).await
+        }
         Err(error) => Rejection::unavailable(&error),
     }
 }
