@@ -348,10 +348,20 @@ struct Record {
     returned: Arc<Mutex<Vec<(Timestamp, u64)>>>,
 }
 
-/// Requests of random costs, some of which are settled below what they were estimated at, and some of
-/// whose clients go away.
 #[tokio::test(start_paused = true)]
 async fn histories_of_requests_that_stay_are_within_the_bound() {
+    histories(true).await;
+}
+
+/// Without settlements, of which a shared store bounds less.
+#[tokio::test(start_paused = true)]
+async fn histories_of_requests_that_stay_on_a_shared_store_are_within_the_bound() {
+    histories(false).await;
+}
+
+/// Requests of random costs, some of whose clients go away. In memory, they are settled below what they
+/// were estimated at.
+async fn histories(settles: bool) {
     const WAITS: [Duration; 4] = [ms(1), ms(1_000), ms(3_000), ms(10_000)];
     const PAUSES: [Duration; 6] = [ms(0), ms(0), ms(100), ms(200), ms(500), ms(3_000)];
     let (mut in_vain, mut sooner) = (0, 0);
@@ -365,7 +375,10 @@ async fn histories_of_requests_that_stay_are_within_the_bound() {
         let limit = Limit::new("random", quota);
         let max_wait = WAITS[dice.nth(&WAITS)];
         let clock = TokioClock::new();
-        let limiter = RateLimiter::new(Memory::new().clock(clock));
+        let limiter = match settles {
+            true => RateLimiter::new(Memory::new().clock(clock)),
+            false => Shared::new().limiter(),
+        };
         let record = Record::default();
         let log = record.clone();
         let service = service_fn(move |request: Request<u64>| {
@@ -381,13 +394,15 @@ async fn histories_of_requests_that_stay_are_within_the_bound() {
             }
         });
         let layer = limiter.layer(&limit).cost_with(estimate);
-        let service = layer.queue(max_wait).settle().layer(service);
+        let layer = layer.queue(Queue::new(max_wait).stay());
+        let service = if settles { layer.settle() } else { layer }.layer(service);
         let mut answers = Vec::new();
         for _ in 0..60 {
             sleep(PAUSES[dice.nth(&PAUSES)]).await;
             let estimate = 1 + dice.below(8);
             let takes = ms(100) * u32::try_from(dice.below(30)).unwrap();
-            let request = work(estimate, dice.below(estimate + 1), takes);
+            let cost = if settles { dice.below(estimate + 1) } else { estimate };
+            let request = work(estimate, cost, takes);
             let answer = answer(service.clone(), request).await;
             match dice.below(10) {
                 // Its client goes away. If it runs already, nothing comes back.
