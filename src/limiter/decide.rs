@@ -7,6 +7,8 @@ use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::Limit;
 use super::complete_answer::CompleteAnswer;
 use super::demand::{Demand, Mode};
@@ -21,7 +23,7 @@ use super::queue::HeldSlot;
 use super::rate_limited::RateLimited;
 use super::reserved_slot::ReservedSlot;
 use crate::algebra::Verdict;
-use crate::backend::{Answer, Applied, BackendError, OnFailure};
+use crate::backend::{Answer, Applied, BackendError, Charge, OnFailure};
 #[cfg(feature = "memory")]
 use crate::backend::{LineTicket, Memory};
 
@@ -73,12 +75,12 @@ impl Asking {
     pub(crate) const fn max_wait(&self) -> Duration {
         match self.mode {
             Mode::Take => Duration::ZERO,
-            Mode::Reserve(max_wait) => max_wait,
+            Mode::Reserve(max_wait) | Mode::Stay(max_wait) => max_wait,
         }
     }
 
-    const fn reserves(&self) -> bool {
-        matches!(self.mode, Mode::Reserve(_))
+    pub(crate) const fn reserves(&self) -> bool {
+        !matches!(self.mode, Mode::Take)
     }
 
     const fn is_shadow(&self) -> bool {
@@ -137,6 +139,31 @@ impl RateLimiter {
             Ok(applied) => self.read(demands, asking, CompleteAnswer::of_memory(applied), None),
             Err(too_large) => self.decide_too_large(demands, asking, too_large),
         }
+    }
+
+    /// Looks how the buckets of these demands stand for a request that comes now and does not wait.
+    ///
+    /// # Errors
+    ///
+    /// If the store has not answered.
+    pub(crate) async fn look<L: Borrow<Limit>>(
+        &self,
+        demands: &[Demand<L>],
+    ) -> Result<CompleteAnswer, BackendError> {
+        let answer = {
+            let looks: SmallVec<[Charge<'_>; 2]> = demands.iter().map(Demand::look).collect();
+            self.backend().apply(&looks)
+        };
+        let answer = match answer {
+            Answer::Ready(answer) => answer,
+            Answer::Pending(answer) => self.timed(answer).await,
+        };
+        let answer = answer.and_then(|applied| CompleteAnswer::new(demands, applied));
+        answer.inspect_err(|error| {
+            if let Some(first) = demands.first() {
+                self.store_failed(first.limit(), error, Undecided::Call);
+            }
+        })
     }
 
     /// What the answer of a store makes of demands that reserve nothing.
@@ -201,7 +228,7 @@ impl RateLimiter {
         // If an empty queue would have refused the request as well, the full queue is not the
         // reason. Nor is it if a bucket is not counted in the numbers of its limit yet: those cannot
         // reserve.
-        let could_wait = matches!(asking.longest, Mode::Reserve(_))
+        let could_wait = !matches!(asking.longest, Mode::Take)
             && !answer.applied().has_kept()
             && answer
                 .each(demands)

@@ -37,14 +37,29 @@ pub(crate) enum Mode {
     Take,
     /// Into debt, if the work may run within this time.
     Reserve(Duration),
+    /// Into debt, whatever instant that makes: the work waits for this long, and tokens may come
+    /// back meanwhile.
+    Stay(Duration),
 }
 
 impl Mode {
+    /// The terms of a request that finds a full bucket. What costs more than these allow never fits.
     #[inline]
     pub(crate) fn terms(self, limit: &Limit) -> Terms {
         match self {
             Self::Take => Terms::AT_ONCE,
-            Self::Reserve(max_wait) => Terms::reserving(limit.bucket().floor()).within(max_wait),
+            Self::Reserve(max_wait) | Self::Stay(max_wait) => {
+                Terms::reserving(limit.bucket().floor()).within(max_wait)
+            }
+        }
+    }
+
+    /// The terms on which a store is asked.
+    #[inline]
+    fn terms_of_charge(self, limit: &Limit) -> Terms {
+        match self {
+            Self::Stay(_) => Terms::reserving(limit.bucket().floor()),
+            Self::Take | Self::Reserve(_) => self.terms(limit),
         }
     }
 }
@@ -113,7 +128,7 @@ impl<L: Borrow<Limit>> Demand<L> {
             readings.iter().fold(0_i64, |held, reading| held.saturating_add(reading.state().value));
         let units = limit.bucket().units(self.cost).unwrap_or(Units::MAX);
         let left = held.saturating_sub(units).div_euclid(count);
-        let terms = mode.terms(limit);
+        let terms = mode.terms_of_charge(limit);
         readings.iter().all(|reading| left >= 0 || terms.allow(left, reading.wait()))
     }
 
@@ -143,8 +158,17 @@ impl<L: Borrow<Limit>> Demand<L> {
     pub(super) fn charge_of(&self, units: Units, mode: Mode) -> Charge<'_> {
         let (limit, [shard, other]) = (self.limit(), self.shards);
         let id = limit.bucket_of(&self.key).shard(shard);
-        let charge = Charge::take(id, limit.bucket(), units).terms(mode.terms(limit));
+        let charge = Charge::take(id, limit.bucket(), units).terms(mode.terms_of_charge(limit));
         charge.second_shard(other).on_failure(limit.get_on_failure())
+    }
+
+    /// A charge that looks whether the cost could be taken at once, and takes nothing.
+    pub(super) fn look(&self) -> Charge<'_> {
+        let (limit, [shard, other]) = (self.limit(), self.shards);
+        let (id, units) =
+            (limit.bucket_of(&self.key).shard(shard), limit.bucket().units(self.cost));
+        let look = Charge::look(id, limit.bucket(), units.unwrap_or(Units::MAX));
+        look.second_shard(other).on_failure(limit.get_on_failure())
     }
 
     pub(super) fn draw_shards(&mut self, random: &Random) {

@@ -130,7 +130,7 @@ impl LimitName {
 const _: () = assert!(!std::mem::needs_drop::<Limit>());
 
 /// So long that a header field has room for the name and its numbers.
-const MAX_NAME: usize = 64;
+pub(super) const MAX_NAME: usize = 64;
 
 impl Limit {
     /// Names a quota.

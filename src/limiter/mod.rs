@@ -158,6 +158,7 @@
 //! grants, refusals and levels. One bucket in memory is decided without a list, by the twin in
 //! `lone_bucket`.
 
+mod block_after;
 mod calls;
 mod complete_answer;
 mod debtors;
@@ -233,6 +234,7 @@ pub use self::events::{
 
 // For the rooms above.
 
+pub(crate) use self::block_after::{BlockAfter, refused_anew};
 pub(crate) use self::complete_answer::CompleteAnswer;
 pub(crate) use self::decide::{Asked, Asking, Decided, Place, Refused};
 pub(crate) use self::defaults::Speech;
@@ -253,4 +255,4 @@ pub(crate) use self::settle::Settlement;
 pub(crate) use self::snapshot::{Kept, Level};
 #[doc(hidden)]
 pub use self::too_large::explain_cost;
-pub(crate) use self::wait::Wait;
+pub(crate) use self::wait::{Unserved, Wait};

@@ -1,4 +1,5 @@
-//! The future of a waiter, the same for every store: its timer, its jitter, and the end by a drain.
+//! The future of a waiter, the same for every store: its timer, its jitter, and its end by a drain or
+//! since it has waited for as long as it may.
 
 use std::fmt;
 use std::mem;
@@ -24,9 +25,26 @@ pin_project! {
         jitter: u64,
         // The registry of the limiter that can drain it, if one can.
         drained_by: Option<Arc<QueueRegistry>>,
+        // When it gives up. `None` if its turn comes before that anyway.
+        expires: Option<Instant>,
         // None until the first poll: a timer can only be made inside a runtime.
         #[pin]
         sleep: Option<Sleep>,
+    }
+}
+
+/// Why a waiter gets no turn. It has given up its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unserved {
+    /// The limiter was drained, and its turn would have come too late.
+    Drained,
+    /// It has waited for as long as it may.
+    Expired,
+}
+
+impl From<Drained> for Unserved {
+    fn from(_: Drained) -> Self {
+        Self::Drained
     }
 }
 
@@ -69,12 +87,19 @@ impl Wait {
         let stage = WaitStage::Reserved(slot);
         // 2^64 nanoseconds are five centuries.
         let jitter = u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX);
-        Self { stage, jitter, drained_by: drained_by.cloned(), sleep: None }
+        Self { stage, jitter, drained_by: drained_by.cloned(), expires: None, sleep: None }
+    }
+
+    /// Gives up at this instant, unless the turn has come by then. It has to be before the instant
+    /// that the caller was told.
+    pub(crate) const fn expiring(mut self, at: Option<Instant>) -> Self {
+        self.expires = at;
+        self
     }
 }
 
 impl Future for Wait {
-    type Output = Result<PendingTurn, Drained>;
+    type Output = Result<PendingTurn, Unserved>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
@@ -87,7 +112,7 @@ impl Future for Wait {
                     let turn = slot.enter(registry.is_some());
                     let end = registry.and_then(|registry| registry.drain_instant());
                     if end.is_some_and(|end| end < turn) {
-                        return Poll::Ready(Err(Drained));
+                        return Poll::Ready(Err(Unserved::Drained));
                     }
                     *this.stage = WaitStage::Waiting { slot, has_checked: false };
                     continue;
@@ -95,11 +120,18 @@ impl Future for Wait {
                 WaitStage::Waiting { mut slot, has_checked } => match slot.poll(cx)? {
                     None if *this.jitter == 0 => return Poll::Ready(Ok(PendingTurn(slot))),
                     None => {
-                        let jitter = Jitter::new(Duration::from_nanos(*this.jitter), registry);
+                        let jitter = Duration::from_nanos(*this.jitter);
+                        let jitter = Jitter::new(jitter, *this.expires, registry);
                         *this.stage = WaitStage::Jitter(PendingTurn(slot), Box::new(jitter));
                         continue;
                     }
+                    // Only after the poll, which grants what is due: if the turn comes at this very
+                    // instant, the work runs.
+                    Some(_) if this.expires.is_some_and(|end| end <= Instant::now()) => {
+                        return Poll::Ready(Err(Unserved::Expired));
+                    }
                     Some(until) => {
+                        let until = this.expires.map_or(until, |end| end.min(until));
                         // The timer has fired, but the store's clock has not reached the instant.
                         // Polling again at once would be a busy loop.
                         let again =
@@ -126,7 +158,10 @@ impl Future for Wait {
             match mem::replace(this.stage, WaitStage::Done) {
                 WaitStage::Jitter(turn, _) => return Poll::Ready(Ok(turn)),
                 WaitStage::Waiting { slot, .. } => {
-                    slot.grant();
+                    // At the instant that it was told, and not when it gives up before that.
+                    if this.expires.is_none() {
+                        slot.grant();
+                    }
                     *this.stage = WaitStage::Waiting { slot, has_checked: true };
                 }
                 stage => *this.stage = stage,
@@ -136,11 +171,16 @@ impl Future for Wait {
 }
 
 impl Jitter {
-    fn new(jitter: Duration, registry: Option<&Arc<QueueRegistry>>) -> Self {
+    fn new(
+        jitter: Duration,
+        expires: Option<Instant>,
+        registry: Option<&Arc<QueueRegistry>>,
+    ) -> Self {
         let now = Instant::now();
         let drained = registry.map(drained_by);
         // `Instant` may overflow beyond that.
-        Self { until: now.checked_add(jitter.min(FAR_FUTURE)).unwrap_or(now), drained }
+        let until = now.checked_add(jitter.min(FAR_FUTURE)).unwrap_or(now);
+        Self { until: expires.map_or(until, |end| end.min(until)), drained }
     }
 
     /// Until when the jitter lasts: not beyond the deadline of a drain.

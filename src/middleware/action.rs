@@ -68,6 +68,8 @@ pub(super) struct Refusal<'p> {
     pub(super) status: StatusCode,
     /// Added to the wait.
     pub(super) jitter: Duration,
+    /// Whether limits have refused it, and not a queue that is full or a drain.
+    pub(super) by_limits: bool,
 }
 
 /// The slot of a request that waits, with all that the request holds meanwhile.
@@ -82,6 +84,18 @@ pub(super) struct QueuedSlot {
     pub(super) shadows: Vec<Shadow>,
     /// If the limiter has observers.
     pub(super) stay: Option<QueueStay>,
+    /// If its turn may come too late.
+    pub(super) patience: Option<Patience>,
+}
+
+/// A request that waits although it was told an instant that is too late.
+pub(super) struct Patience {
+    /// How long it waits.
+    pub(super) max_wait: Duration,
+    /// To be looked at when it gives up.
+    pub(super) demands: RuleDemands<'static>,
+    /// Added to the wait of its refusal.
+    pub(super) jitter: Duration,
 }
 
 impl Action<'_> {
@@ -91,8 +105,21 @@ impl Action<'_> {
 
     /// The store has not decided.
     pub(super) fn unavailable(error: &BackendError) -> Self {
+        Self::Reject(Rejection::unavailable(error))
+    }
+}
+
+impl<'p> From<Rejection<'p>> for Action<'p> {
+    fn from(rejection: Rejection<'p>) -> Self {
+        Self::Reject(rejection)
+    }
+}
+
+impl Rejection<'_> {
+    /// The store has not decided.
+    pub(super) fn unavailable(error: &BackendError) -> Self {
         let after = error.retry_after().unwrap_or(OutageHint::SOON.after);
-        Self::Reject(Rejection::Status(StatusCode::SERVICE_UNAVAILABLE, after))
+        Self::Status(StatusCode::SERVICE_UNAVAILABLE, after)
     }
 }
 

@@ -7,10 +7,12 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::action::{
-    Action, EventualAction, QueuedSlot, Refusal, Rejection, RenderedAction, RuleDemands, to_static,
+    Action, EventualAction, Patience, QueuedSlot, Refusal, Rejection, RenderedAction, RuleDemands,
+    to_static,
 };
 use super::advertise::field_set;
 use super::ledger::RequestLedger;
+use super::lock_out;
 use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
 use super::planned_rule::{PlannedRule, RuleLimit};
@@ -91,6 +93,7 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
         true => EventualAction::Ready(run_uncharged(plan)),
         false => ask(plan, demands),
     };
+    let action = if plan.counts_refusals { lock_out::count_after(plan, action) } else { action };
     if shadows.is_empty() { action } else { shadow::charge_after(plan, action, shadows) }
 }
 
@@ -114,8 +117,7 @@ fn ask<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualAction<
     };
     // In all other cases the tokens of a request that is dropped here stay taken anyway, and no task
     // has to wait for the answer.
-    let gives_back =
-        matches!(submission.asking.mode, Mode::Reserve(_)) || plan.settings.refunds_dropped;
+    let gives_back = submission.asking.reserves() || plan.settings.refunds_dropped;
     let (plan, demands) = (Arc::clone(plan), to_static(&demands));
     let acting = async move {
         let decided = pending.decide(&plan.limiter, &demands).await;
@@ -146,7 +148,7 @@ fn act<'p>(
         Decided::Reserved(answer, place) => enqueue(plan, submission, demands, answer, place),
         Decided::Refused(Refused { answer, could_wait }) => {
             let status = if could_wait { submission.status } else { TOO_MANY };
-            submission.refuse(demands, answer, status)
+            submission.refuse(demands, answer, status, !could_wait)
         }
         Decided::TooLarge(error) => Action::Reject(Rejection::Unasked(error)),
         Decided::Uncounted => run_uncharged(plan),
@@ -176,7 +178,6 @@ impl Submission {
         // Not counted yet: the store may admit the request at once. `enqueue` counts it.
         let checked = plan.waiters.check(&queue, || counted_keys(plan, demands));
         let drain = limiter.time_to_drain();
-        let max_wait = drain.map_or(queue.max_wait, |end| end.min(queue.max_wait));
         let status = match (checked, drain) {
             (Err(refusal), None) => status_of_refusal(&queue, refusal),
             (Err(QueueRefusal::Full), Some(_)) => queue.on_full.status(),
@@ -184,8 +185,12 @@ impl Submission {
             (_, Some(_)) => UNAVAILABLE,
             (Ok(()), None) => TOO_MANY,
         };
-        let mode = if checked.is_ok() { Mode::Reserve(max_wait) } else { Mode::Take };
-        let longest = Mode::Reserve(queue.max_wait);
+        let longest = plan.mode();
+        let mode = match (checked, drain) {
+            (Err(_), _) => Mode::Take,
+            (Ok(()), Some(end)) => Mode::Reserve(end.min(queue.max_wait)),
+            (Ok(()), None) => longest,
+        };
         let asking = Asking { mode, longest, is_drained: true, ..asking };
         Self { asking, queue: Some(queue), status, jitter }
     }
@@ -195,9 +200,10 @@ impl Submission {
         demands: RuleDemands<'p>,
         outcome: CompleteAnswer,
         status: StatusCode,
+        by_limits: bool,
     ) -> Action<'p> {
         let jitter = self.jitter;
-        Action::Reject(Rejection::Refused(Refusal { demands, outcome, status, jitter }))
+        Action::Reject(Rejection::Refused(Refusal { demands, outcome, status, jitter, by_limits }))
     }
 }
 
@@ -225,16 +231,31 @@ fn enqueue<'p>(
         // gives up the slot.
         Err(refusal) => {
             plan.limiter.tell(&demands, asking, &answer, Some(Outcome::QueueFull));
-            return submission.refuse(demands, answer, status_of_refusal(&queue, refusal));
+            return submission.refuse(demands, answer, status_of_refusal(&queue, refusal), false);
         }
     };
-    // The jitter never pushes a turn beyond the longest wait.
-    let jitter = submission.jitter.min(asking.max_wait().saturating_sub(wait));
+    // The jitter never pushes a turn beyond the longest wait. If the request was told a later instant,
+    // it is cut when the turn comes.
+    let (max_wait, drawn) = (asking.max_wait(), submission.jitter);
+    let jitter = max_wait.checked_sub(wait).map_or(drawn, |rest| drawn.min(rest));
+    let patience = (wait > max_wait).then(|| {
+        let demands = to_static(&demands);
+        Patience { max_wait, demands, jitter: drawn }
+    });
     let ledger = RequestLedger::from_outcome(plan, &demands, &answer);
     let promised = wait.saturating_add(jitter);
     let stay = plan.limiter.join(&demands, asking, &answer, &limit, promised);
     let shadows = Vec::new();
-    Action::Queue(Box::new(QueuedSlot { booking, limit, guard, jitter, ledger, shadows, stay }))
+    Action::Queue(Box::new(QueuedSlot {
+        booking,
+        limit,
+        guard,
+        jitter,
+        ledger,
+        shadows,
+        stay,
+        patience,
+    }))
 }
 
 /// The keys for which the request counts as a waiter.

@@ -95,15 +95,15 @@ impl RateLimiter {
 /// Hands the options of the only rule of a layer on to it: the name of each, what it takes, and what
 /// it sets.
 macro_rules! options_of_one_rule {
-    ($($name:ident$(<$generic:ident: $bound:path>)?($($value:ident: $type:ty)?), $does:literal;)*) => {
+    ($($name:ident$(<$generic:ident: $bound:path>)?($($value:ident: $type:ty),*), $does:literal;)*) => {
         /// For a layer of one rule: short forms of the methods of [`Rule`].
         impl<N> RateLimitLayer<N> {$(
             #[doc = concat!($does, ", like [`Rule::", stringify!($name), "`].")]
-            pub fn $name$(<$generic: $bound + 'static>)?(self $(, $value: $type)?) -> Self
+            pub fn $name$(<$generic: $bound + 'static>)?(self $(, $value: $type)*) -> Self
             where
                 N: IsOne,
             {
-                self.with_rule(|rule| rule.$name($($value)?))
+                self.with_rule(|rule| rule.$name($($value),*))
             }
         )*}
     };
@@ -130,6 +130,8 @@ options_of_one_rule! {
         "Returns the tokens of a request by its response";
     reset_if(predicate: impl Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static),
         "Resets the bucket by the response";
+    block_after(refusals: u64, within: Duration, time: Duration),
+        "Blocks a key for a time after some refusals";
 }
 
 /// More rules.
@@ -196,9 +198,10 @@ impl<N> RateLimitLayer<N> {
     /// layer makes the inner service ready and calls it. `Server-Timing` in the response shows how
     /// long the request waited. If the client disconnects, its slot goes to the next waiter.
     ///
-    /// A request is refused at once if it would have to wait longer than the queue allows, or if
-    /// the queue is full. Its `Retry-After` is the time after which it would not have to wait at
-    /// all.
+    /// A request is refused at once if the queue is full, or if it would have to wait longer than the
+    /// queue allows. If the layer can give tokens back, that wait is an estimate, and a request
+    /// [stays](Queue::stay) in line for the longest wait before it is refused. Its `Retry-After` is the
+    /// time after which it would not have to wait at all.
     ///
     /// The quota's [`max_reserved`](crate::Quota::max_reserved) bounds the tokens that waiters may
     /// have reserved. Call [`drain`](RateLimiter::drain) when the server shuts down.

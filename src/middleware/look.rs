@@ -14,7 +14,7 @@ use super::reject::render;
 use crate::algebra::Terms;
 use crate::fields::OutageHint;
 use crate::key::Head;
-use crate::limiter::{Limit, Snapshot};
+use crate::limiter::{Limit, Mode, Snapshot};
 use crate::quota::MAX_UNITS;
 
 /// How a limit stands for a client, and what the layer does with its requests.
@@ -24,6 +24,8 @@ pub(crate) struct Outlook {
     pub(crate) cost: Option<u64>,
     /// The terms of a request: they allow a wait if the layer has a queue.
     pub(crate) terms: Terms,
+    /// Whether requests wait in line that were told a later instant.
+    pub(crate) stays: bool,
 }
 
 /// The limits of a layer, to look at and not to charge.
@@ -80,8 +82,9 @@ fn respond(plan: &Plan, rejection: &Rejection<'_>, head: &Head<'_>) -> Response<
 
 impl Outlook {
     fn new(plan: &Plan, planned: &PlannedRule, snapshot: Snapshot) -> Self {
-        let terms = plan.mode().terms(snapshot.limit());
-        Self { snapshot, cost: planned.fixed_cost(), terms }
+        let (mode, cost) = (plan.mode(), planned.fixed_cost());
+        let terms = mode.terms(snapshot.limit());
+        Self { snapshot, cost, terms, stays: matches!(mode, Mode::Stay(_)) }
     }
 
     /// The largest cost that the limit can ever grant on the terms of its layer; `None` if it grants
@@ -115,7 +118,6 @@ fn max_cost(limit: &Limit, terms: Terms) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limiter::Mode;
     use crate::quota::{HOUR, Quota, SECOND};
 
     #[test]

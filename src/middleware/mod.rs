@@ -305,6 +305,7 @@ mod future;
 mod layer;
 mod layer_after;
 mod ledger;
+mod lock_out;
 mod log;
 #[cfg(feature = "memory")]
 mod lone;

@@ -12,7 +12,7 @@ use super::on_refusal::RefusalWording;
 use super::planned_rule::PlannedRule;
 #[cfg(feature = "memory")]
 use super::planned_rule::fixed_units;
-use super::rule::{LayerSettings, Rules};
+use super::rule::{LayerSettings, Rule, Rules};
 use super::waiter_counter::WaiterCounter;
 #[cfg(feature = "memory")]
 use crate::algebra::Units;
@@ -34,6 +34,8 @@ pub(super) struct Plan {
     pub(super) is_observed: bool,
     /// Whether the tokens of a request can change after the decision, so that it needs a ledger.
     pub(super) tracks_charges: bool,
+    /// Whether a rule blocks keys after refusals.
+    pub(super) counts_refusals: bool,
     /// Whether responses get header fields about limits.
     pub(super) sends_fields: bool,
     /// Whether refusals have the wording of a [`KeptPolicy`].
@@ -79,6 +81,7 @@ impl Plan {
             is_observed: limiter.observers().is_some(),
             limiter,
             tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
+            counts_refusals: rules.iter().any(Rule::blocks_after_refusals),
             sends_fields: !settings.style.dialects.is_none()
                 || settings.foreign_fields == ForeignFields::Remove,
             uses_kept_wording: settings.style.retry_after == RetryAfter::Seconds
@@ -120,7 +123,7 @@ impl Plan {
 
     /// How far a request may go when a bucket is short.
     pub(super) fn mode(&self) -> Mode {
-        self.settings.queue.map_or(Mode::Take, |queue| Mode::Reserve(queue.max_wait))
+        self.settings.queue.map_or(Mode::Take, |queue| queue.mode(self.tracks_charges))
     }
 
     fn enter(&self, planned: &PlannedRule) -> Arc<LimitUse> {

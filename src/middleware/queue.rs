@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use crate::limiter::Mode;
+
 /// How long requests may wait for their turn, and how many may wait at once.
 ///
-/// Where a queue is expected, a [`Duration`] will do: it is the longest wait.
+/// Where a queue is expected, a [`Duration`] will do: it is the longest wait. A request that was told a
+/// later instant is refused at once, or [stays](Self::stay) for that time if tokens can come back.
 ///
 /// All clients of a layer share its queue. [`max_waiters_per_key`](Self::max_waiters_per_key) says
 /// how much of it one client can occupy.
@@ -34,6 +37,9 @@ pub struct Queue {
     /// `None`: the bound depends on how many waiters the queue still has room for.
     max_waiters_per_key: Option<usize>,
     pub(super) on_full: QueueFull,
+    /// Whether requests stay that were told a later instant than they may wait for. `None`: if tokens
+    /// can come back.
+    stays: Option<bool>,
 }
 
 /// How to answer a request that finds the queue full.
@@ -65,7 +71,7 @@ impl Queue {
     #[must_use]
     pub const fn new(max_wait: Duration) -> Self {
         let (max_waiters, on_full) = (Self::MAX_WAITERS, QueueFull::ServiceUnavailable);
-        Self { max_wait, max_waiters, max_waiters_per_key: None, on_full }
+        Self { max_wait, max_waiters, max_waiters_per_key: None, on_full, stays: None }
     }
 
     /// Lets at most this many requests wait at once, in all services of the layer together.
@@ -109,6 +115,86 @@ impl Queue {
     pub const fn max_waiters_per_key(mut self, requests: usize) -> Self {
         self.max_waiters_per_key = Some(requests);
         self
+    }
+
+    /// Keeps requests in line for the longest wait, also if their turn would come later than that.
+    ///
+    /// The instant of a request is computed on arrival from the costs of those before it. Where these
+    /// are estimates, the turn often comes far sooner: as soon as work before it costs less, a
+    /// response gives tokens back, or another waiter leaves. A request whose turn has not come when
+    /// its time is up is refused then, with 429 and the `Retry-After` of that moment. Its tokens come
+    /// back, and the waiters behind it move forward.
+    ///
+    /// It is the default if the layer can give tokens back: it [settles](crate::RateLimitLayer::settle)
+    /// or [refunds dropped requests](crate::RateLimitLayer::refund_dropped), one of its rules has
+    /// [`refund_if`](crate::Rule::refund_if) or [`reset_if`](crate::Rule::reset_if), or its handlers
+    /// get an [`Admission`](super::Admission). Call this if tokens come back by other ways, such as
+    /// calls on the same limit.
+    ///
+    /// A request that could not run within the longest wait even if nothing was taken is answered
+    /// with [413](crate::RateLimitLayer::too_large) at once. While the limiter is
+    /// [drained](crate::RateLimiter::drain), a request is refused at once if its turn would come too
+    /// late.
+    ///
+    /// # Examples
+    ///
+    /// A request for 30,000 tokens waits behind one that was estimated at 39,000, and costs 100:
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use std::time::Duration;
+    ///
+    /// use http::{Request, Response};
+    /// use tollgate::backend::Memory;
+    /// use tollgate::clock::TokioClock;
+    /// use tollgate::middleware::{ActualCost, Queue};
+    /// use tollgate::{Head, Limit, MINUTE, Quota, RateLimiter};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// const LLM: Limit = Limit::new("llm", Quota::token_bucket(40_000, MINUTE));
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Infallible> {
+    /// let limiter = RateLimiter::new(Memory::new().clock(TokioClock::new()));
+    /// let estimate = |head: &Head<'_>| head.extensions().get::<u64>().copied().unwrap_or(30_000);
+    /// let queue = Queue::new(Duration::from_secs(30)).stay();
+    /// let layer = limiter.layer(&LLM).cost_with(estimate).queue(queue).settle();
+    /// let service = layer.layer(service_fn(async |_: Request<()>| {
+    ///     tokio::time::sleep(Duration::from_millis(400)).await;
+    ///     let mut response = Response::new(());
+    ///     response.extensions_mut().insert(ActualCost::new(100));
+    ///     Ok::<_, Infallible>(response)
+    /// }));
+    /// let (mut long, next) = (Request::new(()), Request::new(()));
+    /// long.extensions_mut().insert(39_000_u64);
+    /// // The second is told 44 seconds, and runs after 0.4.
+    /// let (long, next) = tokio::join!(service.clone().oneshot(long), service.oneshot(next));
+    /// assert_eq!((long?.status().as_u16(), next?.status().as_u16()), (200, 200));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn stay(mut self) -> Self {
+        self.stays = Some(true);
+        self
+    }
+
+    /// Refuses requests at once whose turn would come later than the longest wait.
+    ///
+    /// It is the default of layers that give no tokens back, since there only leavers move a request
+    /// forward. With [`stay`](Self::stay), a request is refused later, but more of them run.
+    #[must_use]
+    pub const fn refuse_early(mut self) -> Self {
+        self.stays = Some(false);
+        self
+    }
+
+    /// How requests wait; `gives_back`: the layer can give tokens back.
+    pub(super) fn mode(&self, gives_back: bool) -> Mode {
+        match self.stays.unwrap_or(gives_back) {
+            true => Mode::Stay(self.max_wait),
+            false => Mode::Reserve(self.max_wait),
+        }
     }
 
     /// Sets the response to requests that find the queue full; 503 by default.

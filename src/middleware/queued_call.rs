@@ -1,4 +1,5 @@
-//! A request in the queue: it waits for its turn, then for the inner service to be ready.
+//! A request in the queue: it waits for its turn, then for the inner service to be ready; or until it
+//! has waited for as long as it may.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,25 +10,26 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::action::{QueuedSlot, Shadow};
+use super::action::{Patience, QueuedSlot, Refusal, Rejection, Shadow};
 use super::advertise::{fields_after_turn, levels_at_turn};
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
+use super::lock_out;
 use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
 use super::read_on::read_on;
-use super::reject::render_drained;
+use super::reject::{TOO_MANY, render, render_drained};
 use super::shadow;
 use super::waiter_counter::WaiterGuard;
 use crate::fields;
 use crate::key::Head;
-use crate::limiter::{Limit, PendingTurn, QueueStay, UsedTurn, Wait};
+use crate::limiter::{Limit, PendingTurn, QueueStay, Unserved, UsedTurn, Wait};
 
 pin_project! {
     // Boxed as a whole, so that the futures of requests that do not wait stay small.
     pub(super) struct QueuedCall<S, B> {
         #[pin]
-        stage: QueuedCallStage,
+        stage: QueuedCallStage<B>,
         // `None` once the wait has ended.
         held: Option<WaitingRequest<S, B>>,
     }
@@ -35,12 +37,16 @@ pin_project! {
 
 pin_project! {
     #[project = QueuedCallStageProjection]
-    enum QueuedCallStage {
+    enum QueuedCallStage<B> {
         Waiting { #[pin] wait: Wait },
         // Its turn has come; the inner service is not called yet.
         Turn { turn: Option<PendingTurn> },
+        // It has left, and the store is asked when it should come back.
+        Expired { rejection: PendingRejection, left: Option<(Arc<Plan>, Request<B>)> },
     }
 }
+
+type PendingRejection = Pin<Box<dyn Future<Output = Rejection<'static>> + Send>>;
 
 struct WaitingRequest<S, B> {
     service: S,
@@ -54,6 +60,7 @@ struct WaitingRequest<S, B> {
     ledger: Option<Arc<RequestLedger>>,
     stay: Option<QueueStay>,
     shadows: Vec<Shadow>,
+    patience: Option<Patience>,
 }
 
 /// The turn of a request while its service is called. If the call panics, the request has run all
@@ -92,11 +99,22 @@ impl<S, B> QueuedCall<S, B> {
         plan: Arc<Plan>,
         slot: QueuedSlot,
     ) -> Pin<Box<Self>> {
-        let QueuedSlot { booking, limit, guard, jitter, ledger, shadows, stay } = slot;
-        let wait = Wait::new(booking, jitter, Some(plan.limiter.queues()));
+        let QueuedSlot { booking, limit, guard, jitter, ledger, shadows, stay, patience } = slot;
         let since = Instant::now();
-        let held =
-            WaitingRequest { service, request, since, plan, limit, guard, ledger, stay, shadows };
+        let expires = patience.as_ref().and_then(|one| since.checked_add(one.max_wait));
+        let wait = Wait::new(booking, jitter, Some(plan.limiter.queues())).expiring(expires);
+        let held = WaitingRequest {
+            service,
+            request,
+            since,
+            plan,
+            limit,
+            guard,
+            ledger,
+            stay,
+            shadows,
+            patience,
+        };
         Box::pin(Self { stage: QueuedCallStage::Waiting { wait }, held: Some(held) })
     }
 }
@@ -119,17 +137,40 @@ where
                         continue;
                     }
                     // The wait has given up the slot already.
-                    Err(_drained) => {
-                        let Some(mut held) = this.held.take() else { return Poll::Pending };
-                        if let Some(stay) = held.stay.take() {
-                            stay.drain();
+                    Err(unserved) => {
+                        let Some(held) = this.held.take() else { return Poll::Pending };
+                        // Dropping the rest frees its room in the queue.
+                        let WaitingRequest { plan, request, stay, patience, .. } = held;
+                        // While the server shuts down, the refusal is not due to the client.
+                        let is_drained = plan.limiter.time_to_drain().is_some();
+                        match (unserved, patience) {
+                            (Unserved::Expired, Some(patience)) if !is_drained => {
+                                if let Some(stay) = stay {
+                                    stay.expire();
+                                }
+                                let rejection = Box::pin(reject(Arc::clone(&plan), patience));
+                                let left = Some((plan, request));
+                                this.stage.set(QueuedCallStage::Expired { rejection, left });
+                                continue;
+                            }
+                            _ => {
+                                if let Some(stay) = stay {
+                                    stay.drain();
+                                }
+                            }
                         }
-                        let WaitingRequest { plan, request, .. } = held;
                         let response = render_drained(&plan, &Head::new(&request));
                         read_on(&plan, request);
                         return Poll::Ready(Ok(QueueExit::Rejected(response)));
                     }
                 },
+                QueuedCallStageProjection::Expired { rejection, left } => {
+                    let rejection = ready!(rejection.as_mut().poll(cx));
+                    let Some((plan, request)) = left.take() else { return Poll::Pending };
+                    let response = render(&plan, &rejection, &Head::new(&request));
+                    read_on(&plan, request);
+                    return Poll::Ready(Ok(QueueExit::Rejected(response)));
+                }
                 QueuedCallStageProjection::Turn { turn } => turn,
             };
             let Some(held) = this.held.as_mut() else { return Poll::Pending };
@@ -157,6 +198,7 @@ where
                 ledger,
                 stay,
                 shadows,
+                ..
             } = held;
             // Their answers are not waited for: the request runs at its instant.
             shadow::charge_beside(&plan, ledger.as_ref(), shadows);
@@ -185,5 +227,22 @@ where
             let on_response = OnResponse::new(fields, timing, ledger);
             return Poll::Ready(Ok(QueueExit::Called(future, on_response)));
         }
+    }
+}
+
+/// The rejection of a request that has waited for as long as it may: what a new one would be told that
+/// costs the same.
+async fn reject(plan: Arc<Plan>, patience: Patience) -> Rejection<'static> {
+    let Patience { demands, jitter, .. } = patience;
+    match plan.limiter.look(&demands).await {
+        Ok(outcome) => {
+            let status = TOO_MANY;
+            let refusal = Refusal { demands, outcome, status, jitter, by_limits: true };
+            if !plan.counts_refusals {
+                return Rejection::Refused(refusal);
+            }
+            lock_out::reject(plan, refusal).await
+        }
+        Err(error) => Rejection::unavailable(&error),
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn render(
     head: &Head<'_>,
 ) -> Response<RefusalText> {
     match rejection {
-        Rejection::Refused(Refusal { demands, outcome, status, jitter }) => {
+        Rejection::Refused(Refusal { demands, outcome, status, jitter, .. }) => {
             render_refusal(plan, demands, outcome, *status, *jitter, head)
         }
         Rejection::Unasked(error) => {

@@ -18,7 +18,7 @@ use super::response_head::ResponseHead;
 use crate::backend::{BucketId, Key};
 use crate::fields::{ForeignFields, PartitionKey};
 use crate::key::{Head, KeyError, KeyExtractor, global};
-use crate::limiter::{Limit, OnFailure};
+use crate::limiter::{BlockAfter, Limit, OnFailure};
 
 /// A limit with its key, its cost, its conditions, and the effect of responses on its tokens.
 ///
@@ -106,6 +106,10 @@ impl Rule {
         self.options.as_ref().is_none_or(|options| !options.enforced.is_none())
     }
 
+    pub(super) fn blocks_after_refusals(&self) -> bool {
+        self.options.as_ref().is_some_and(|options| options.block_after.is_some())
+    }
+
     pub(super) fn depends_on_response(&self) -> bool {
         self.options.as_ref().is_some_and(|options| options.depends_on_response())
     }
@@ -134,6 +138,7 @@ pub(super) struct RuleOptions {
     pub(super) enforced: Portion,
     pub(super) refund_if: Option<ResponsePredicate>,
     pub(super) reset_if: Option<ResponsePredicate>,
+    pub(super) block_after: Option<BlockAfter>,
 }
 
 pub(super) type RequestPredicate = Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>;
@@ -181,7 +186,8 @@ impl RuleOptions {
 impl Default for RuleOptions {
     fn default() -> Self {
         let (sample, enforced) = (Portion::ALL, Portion::ALL);
-        Self { only: Vec::new(), sample, enforced, refund_if: None, reset_if: None }
+        let (refund_if, reset_if, block_after) = (None, None, None);
+        Self { only: Vec::new(), sample, enforced, refund_if, reset_if, block_after }
     }
 }
 
@@ -193,6 +199,7 @@ impl fmt::Debug for RuleOptions {
             .field("enforced", &format_args!("{}", self.enforced))
             .field("refund_if", &self.refund_if.is_some())
             .field("reset_if", &self.reset_if.is_some())
+            .field("block_after", &self.block_after)
             .finish()
     }
 }

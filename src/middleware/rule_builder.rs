@@ -1,6 +1,7 @@
 //! The methods that build a [`Rule`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 
@@ -8,7 +9,7 @@ use super::rule::ChosenLimit;
 use super::rule::{RequestCost, Rule};
 use super::{MissingKey, Portion, ResponseHead};
 use crate::key::{Head, IntoExtracted, KeyExtractor, from_fn};
-use crate::limiter::Limit;
+use crate::limiter::{BlockAfter, Limit};
 use crate::quota::tokens_of;
 
 /// What a request pays: the limit, the key and the cost.
@@ -391,6 +392,69 @@ impl Rule {
         F: Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
     {
         self.options_mut().reset_if = Some(Arc::new(predicate));
+        self
+    }
+}
+
+/// What follows on refusals.
+impl Rule {
+    /// Blocks a key for `time` once the limit has refused it so often within `within`.
+    ///
+    /// A client that goes on after it was refused is locked out. The 429 that completes the count and
+    /// all during the block have the time of the block in `Retry-After`, and [`peek`] shows it.
+    /// [`reset`] lifts the block. It is that of [`RateLimiter::block`]: afterwards a token bucket is
+    /// empty, and has its first token a little later; a fixed window is closed until the end of the
+    /// window.
+    ///
+    /// * The refusals of a key are counted from the first of them on, for `within`. Then the count
+    ///   begins again, as it does with a block.
+    /// * **A refusal during a block does not count**, or a client that keeps asking would never get
+    ///   in again.
+    /// * Only refusals by this limit count. Those by other rules, by a queue that is full, and
+    ///   requests that are [too large](crate::RateLimitLayer::too_large) do not. A
+    ///   [shadow](Self::shadow) refuses nothing, so it blocks nothing.
+    /// * All processes on a store count together, in a bucket of the limit `NAME/refused`, which
+    ///   must not be the name of another limit. In a store outside of the process, a refusal costs one
+    ///   more round trip. While the store fails, nothing is counted and nothing blocked.
+    /// * Refusals of a fixed window do not count while it is in debt, as it is in the window in which
+    ///   a block ends.
+    ///
+    /// Anybody who knows the key of another client can get it blocked. So do not block by a user name
+    /// alone: add the client's address to the key, or a second way to log in.
+    ///
+    /// [`peek`]: crate::RateLimiter::peek
+    /// [`reset`]: crate::RateLimiter::reset
+    /// [`RateLimiter::block`]: crate::RateLimiter::block
+    ///
+    /// # Panics
+    ///
+    /// If `refusals`, `within` or `time` is zero, or these do not fit a [`Quota`](crate::Quota).
+    ///
+    /// # Examples
+    ///
+    /// Five failed log-ins within ten minutes, and the next try locks the account for an hour:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use http::StatusCode;
+    /// use tollgate::key::{ClientIp, header};
+    /// use tollgate::{HOUR, Limit, Quota, RateLimiter, Rule};
+    ///
+    /// const TEN_MINUTES: Duration = Duration::from_secs(600);
+    /// const FAILURES: Limit = Limit::new("failed-logins", Quota::token_bucket(5, TEN_MINUTES));
+    ///
+    /// let failures = Rule::new(&FAILURES)
+    ///     .key((header("x-user"), ClientIp::peer()))
+    ///     .refund_if(|response| response.status() != StatusCode::UNAUTHORIZED)
+    ///     .block_after(1, TEN_MINUTES, HOUR);
+    /// let layer = RateLimiter::in_memory().layer(failures);
+    /// # drop(layer);
+    /// ```
+    #[doc(alias("lockout", "lock_out", "ban", "fail2ban", "blockDuration"))]
+    #[track_caller]
+    pub fn block_after(mut self, refusals: u64, within: Duration, time: Duration) -> Self {
+        self.options_mut().block_after = Some(BlockAfter::new(refusals, within, time));
         self
     }
 }

@@ -51,6 +51,7 @@ use crate::quota::{Kind, Quota};
 /// | `.window_end` | [when the window ends](crate::Snapshot::window_end); null for a token bucket |
 /// | `.max_cost` | the most tokens that a request can ever get; null if the quota grants nothing, not even to a request that costs none |
 /// | `.max_wait` | the longest wait in the [queue](crate::RateLimitLayer::queue) of the layer: 0 without a queue, null without a bound |
+/// | `.stays` | true if requests [stay](crate::middleware::Queue::stay) in line for `max_wait` although their turn is told for later: one that is predicted as `refused` runs if tokens come back, and is else refused when its time is up; left out if not |
 /// | `.bucket` | `step`, `gain`, `token`, `capacity` and `floor`, as the getters of [`Bucket`] say |
 /// | `.kept` | left out nearly always. If the limit has become
 /// [slower](crate::algebra::charge_slower) and has admitted nothing since: the `value`, `ts`,
@@ -164,6 +165,9 @@ fn push_limit(json: &mut String, outlook: &Outlook) -> fmt::Result {
     let max_wait = outlook.max_wait().map(|wait| wait.as_micros());
     let (cost, max_cost) = (OrNull(outlook.cost), OrNull(outlook.max_cost()));
     write!(json, ",\"cost\":{cost},\"max_cost\":{max_cost},\"max_wait\":{}", OrNull(max_wait))?;
+    if outlook.stays {
+        json.push_str(",\"stays\":true");
+    }
     push_bucket(json, bucket, outlook.snapshot.at())?;
     push_kept(json, outlook.snapshot.kept(), outlook.snapshot.at())?;
     push_quota(json, limit.quota())?;

@@ -5,6 +5,7 @@
 mod admission;
 #[cfg(feature = "axum")]
 mod after_response;
+mod block_after;
 #[cfg(feature = "axum")]
 mod body_attacks;
 #[cfg(feature = "axum")]

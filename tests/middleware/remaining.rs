@@ -303,6 +303,22 @@ async fn the_value_is_below_zero_while_requests_wait() {
         let limit = &serde_json::from_str::<Value>(&reply.body).unwrap()["limits"][0];
         assert_eq!(limit["value"], -1_000_000 * waiters, "{limit}");
         assert_eq!((&limit["max_cost"], &limit["max_wait"]), (&json!(10), &json!(10_000_000)));
+        assert_eq!(limit.get("stays"), None);
+    }
+}
+
+#[test]
+fn a_queue_whose_requests_stay_is_told() {
+    let limiter = limiter(&ManualClock::new(START));
+    let layer = limiter.layer(&OTHER).queue(HOUR);
+    for (layer, stays) in [(layer.clone(), None), (layer.settle(), Some(&json!(true)))] {
+        let page = told(&Router::new().route("/limits", get(remaining(&layer))), &[]);
+        let limit = &page["limits"][0];
+        assert_eq!(limit.get("stays"), stays);
+        assert_eq!(
+            (&limit["max_cost"], &limit["max_wait"]),
+            (&json!(25_207), &json!(3_600_000_000_u64))
+        );
     }
 }
 

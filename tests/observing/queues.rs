@@ -79,6 +79,20 @@ async fn a_request_that_leaves_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_stays_in_vain_is_told_once() {
+    for limiter in stores() {
+        let (journal, limiter) = Journal::of(&limiter);
+        let layer = limiter.layer(&TENTHS).queue(Queue::new(ms(150)).stay());
+        let (first, second) = (enter(&layer).await, enter(&layer).await);
+        journal.take();
+        assert_eq!(first.await.unwrap(), 200);
+        assert_eq!(journal.take(), ["layer tenths served after 100ms, 0ns late"]);
+        assert_eq!(second.await.unwrap(), 429);
+        assert_eq!(journal.take(), ["layer tenths expired after 150ms"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_whose_service_panics_when_it_is_called_has_been_served() {
     for limiter in stores() {
         let (journal, limiter) = Journal::of(&limiter);

@@ -19,4 +19,6 @@ mod shared;
 #[cfg(feature = "axum")]
 mod shutdown;
 #[cfg(feature = "axum")]
+mod staying;
+#[cfg(feature = "axum")]
 mod storms;

@@ -95,6 +95,7 @@ field_names! {
         MaxWaiters = "max_waiters",
         MaxWaitersPerKey = "max_waiters_per_key",
         OnFull = "on_full",
+        Stay = "stay",
     }
 }
 

@@ -21,7 +21,8 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &ConfigNode) -> Option<Given<Q
         let setting = |max_wait| QueueSetting { queue: Queue::new(max_wait), max_wait };
         return Some(Given { at, value: max_wait.map(setting) });
     };
-    let (mut max_wait, mut max_waiters, mut per_key, mut on_full) = (None, None, None, None);
+    let (mut max_wait, mut max_waiters, mut per_key) = (None, None, None);
+    let (mut on_full, mut stay) = (None, None);
     let mut reader = reader.inner("queue.");
     reader.fields(fields, |reader, field: QueueField, given| {
         let node = &given.node;
@@ -30,6 +31,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &ConfigNode) -> Option<Given<Q
             QueueField::MaxWaiters => max_waiters = reader.whole(field, node, 1..=u64::MAX),
             QueueField::MaxWaitersPerKey => per_key = reader.whole(field, node, 1..=u64::MAX),
             QueueField::OnFull => on_full = reader.read(field, node, read_on_full),
+            QueueField::Stay => stay = reader.flag(field, node),
         }
     });
     if max_wait.is_none() {
@@ -47,6 +49,11 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &ConfigNode) -> Option<Given<Q
         queue = max_waiters.map_or(queue, |requests| queue.max_waiters(requests));
         queue = per_key.map_or(queue, |requests| queue.max_waiters_per_key(requests));
         queue = on_full.map_or(queue, |on_full| queue.on_full(on_full));
+        queue = match stay.good() {
+            None => queue,
+            Some(true) => queue.stay(),
+            Some(false) => queue.refuse_early(),
+        };
         QueueSetting { queue, max_wait }
     };
     Some(Given { at, value: max_wait.map(setting) })

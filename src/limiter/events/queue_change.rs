@@ -99,12 +99,15 @@ pub enum QueueStep {
     /// Its reservation was [kept](crate::Reservation::keep): the work is planned, and no longer
     /// waits here.
     Kept,
+    /// It has waited for the longest time that its queue allows, and was refused. It was told a later
+    /// instant and [stayed](crate::middleware::Queue::stay) in case tokens come back.
+    Expired,
 }
 
 impl QueueStep {
     /// How many there are.
     #[doc(hidden)]
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
 
     /// Its place in a table of all.
     #[doc(hidden)]
@@ -116,6 +119,7 @@ impl QueueStep {
             Self::Left => 2,
             Self::Drained => 3,
             Self::Kept => 4,
+            Self::Expired => 5,
         }
     }
 
@@ -134,6 +138,7 @@ impl QueueStep {
             Self::Left => "left",
             Self::Drained => "drained",
             Self::Kept => "kept",
+            Self::Expired => "expired",
         }
     }
 }

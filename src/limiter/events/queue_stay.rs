@@ -53,6 +53,11 @@ impl QueueStay {
         self.end(QueueStep::Drained);
     }
 
+    /// It has waited for as long as it may, and is refused.
+    pub(crate) fn expire(self) {
+        self.end(QueueStep::Expired);
+    }
+
     /// Its work is planned, and does not wait here.
     pub(crate) fn keep(self) {
         self.end(QueueStep::Kept);

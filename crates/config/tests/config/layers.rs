@@ -470,6 +470,25 @@ async fn requests_wait_in_the_queue_of_the_file() {
     assert_eq!(tokio::join!(ask(), ask(), ask()), ((200, 0), (200, 60), (200, 120)));
 }
 
+#[tokio::test(start_paused = true)]
+async fn requests_stay_in_line_as_the_file_says() {
+    let cases = [
+        ("", "", 0),
+        ("settle: true, ", "", 30),
+        ("", ", stay: true", 30),
+        ("settle: true, ", ", stay: false", 0),
+    ];
+    for (settle, stay, after) in cases {
+        let limiter = RateLimiter::new(Memory::new().clock(TokioClock::new()));
+        let queue = format!("{{max_wait: \"30s\"{stay}}}");
+        let api = api(&format!("quota: \"1 per minute\", key: \"none\", {settle}queue: {queue}"));
+        let layer = api.layer(&limiter).unwrap();
+        let start = tokio::time::Instant::now();
+        let ask = async || (ASK.through(&layer).await.0.as_u16(), start.elapsed().as_secs());
+        assert_eq!(tokio::join!(ask(), ask()), ((200, 0), (429, after)), "{settle}{stay}");
+    }
+}
+
 #[tokio::test]
 async fn a_layer_settles_exposes_and_refunds_as_the_file_says() {
     let limiter = in_memory();

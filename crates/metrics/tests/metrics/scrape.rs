@@ -125,6 +125,12 @@ async fn play(watched: &observing::Watched) {
     // One waits, the other finds no place.
     let queued = || ask(&app, Request::get("/queue"));
     assert_eq!(tokio::join!(queued(), queued()), (200, 503));
+    // The turn of the second would come after two tenths of a second.
+    let stays = Queue::new(ms(150)).stay();
+    let stays = limiter.layer(&TENTHS).key(header("x-user")).queue(stays);
+    let app = Router::new().route("/", nothing()).layer(stays);
+    let stays = || ask(&app, Request::get("/").header("x-user", "stays"));
+    assert_eq!(tokio::join!(stays(), stays()), (200, 429));
 
     assert!(limiter.limit(&AWAY).and(&ONE).await.is_err()); // the one refuses, the other does not
     let reserve = async || limiter.limit(&TENTHS).reserve().await.unwrap();

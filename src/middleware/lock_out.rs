@@ -1,0 +1,66 @@
+//! Counts the refusals of rules that block keys after some of them.
+
+use std::sync::Arc;
+
+use super::action::{Action, EventualAction, Refusal, Rejection, to_static};
+use super::plan::Plan;
+use super::planned_rule::RuleLimit;
+use crate::backend::Answer;
+use crate::limiter::{BlockAfter, Demand, DetachOnDrop, refused_anew};
+
+/// Counts a request that was refused, before it is answered.
+pub(super) fn count_after<'p>(plan: &Arc<Plan>, action: EventualAction<'p>) -> EventualAction<'p> {
+    let plan = Arc::clone(plan);
+    match action {
+        EventualAction::Ready(Action::Reject(Rejection::Refused(refusal)))
+            if counted(&plan, &refusal).next().is_some() =>
+        {
+            let Refusal { demands, outcome, status, jitter, by_limits } = refusal;
+            let demands = to_static(&demands);
+            let refusal = Refusal { demands, outcome, status, jitter, by_limits };
+            EventualAction::Pending(Box::pin(async move { reject(plan, refusal).await.into() }))
+        }
+        EventualAction::Ready(action) => EventualAction::Ready(action),
+        EventualAction::Pending(pending) => EventualAction::Pending(Box::pin(async move {
+            match pending.await {
+                Action::Reject(Rejection::Refused(refusal)) => reject(plan, refusal).await.into(),
+                action => action,
+            }
+        })),
+    }
+}
+
+/// Counts a request that was refused, and returns its rejection: with the time of the block, if that
+/// blocks a key.
+///
+/// The count completes even if the client disconnects meanwhile.
+pub(super) async fn reject(plan: Arc<Plan>, refusal: Refusal<'static>) -> Rejection<'static> {
+    let counting = async move {
+        let mut has_blocked = false;
+        for (demand, after) in counted(&plan, &refusal) {
+            let (limit, key) = (demand.limit(), &demand.key);
+            has_blocked |= plan.limiter.count_refusal(limit, key, after).await;
+        }
+        let mut refusal = refusal;
+        if has_blocked && let Ok(outcome) = plan.limiter.look(&refusal.demands).await {
+            refusal.outcome = outcome;
+        }
+        Ok(Rejection::Refused(refusal))
+    };
+    // `counting` never fails.
+    let counted = DetachOnDrop::new(Answer::pending(counting)).await;
+    counted.unwrap_or_else(|error| Rejection::unavailable(&error))
+}
+
+/// What limits have refused whose rules count refusals.
+fn counted<'x>(
+    plan: &'x Plan,
+    refusal: &'x Refusal<'_>,
+) -> impl Iterator<Item = (&'x Demand<RuleLimit<'x>>, &'x BlockAfter)> {
+    let Refusal { demands, outcome, .. } = refusal;
+    let refused = refusal.by_limits.then(|| refused_anew(demands, outcome));
+    refused.into_iter().flatten().filter_map(|demand| {
+        let rule = &plan.rule_at(demand.limit.rule)?.rule;
+        Some((demand, rule.options.as_ref()?.block_after.as_ref()?))
+    })
+}
