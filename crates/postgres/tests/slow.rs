@@ -137,7 +137,8 @@ async fn a_server_that_takes_no_more_connections_is_an_outage() {
         "CREATE ROLE guest LOGIN CONNECTION LIMIT 0; GRANT USAGE ON SCHEMA tollgate TO guest";
     admin.batch_execute(role).await.unwrap();
     let guest = server.settings().replace("user=app", "user=guest");
-    let store = Postgres::at(guest).connect_lazily().unwrap();
+    // Long enough for a machine that does much else: a call that this process is late with is no outage.
+    let store = Postgres::at(guest).deadline(Duration::from_secs(2)).connect_lazily().unwrap();
     let limiter = tollgate::RateLimiter::new(store);
     let told = limiter.limit(&COUNTED).await.unwrap_err();
     assert!(told.is_unavailable() && told.is_outage(), "{told:?}");
