@@ -55,8 +55,8 @@ impl RateLimiter {
         }
         let has_blocked = self.block(limit, after.time).key(key.clone()).await.is_ok();
         if has_blocked {
-            // Only then: if the block has failed, the next refusal tries again. After the block, all
-            // begins anew.
+            // Only then: if the block has failed, the next refusal tries again. After the block, the
+            // count starts again.
             let answer = { self.forget(&[id]) };
             if let Err(error) = answer.wait().await {
                 self.store_failed(limit, &error, Undecided::Call);
@@ -75,20 +75,21 @@ impl RateLimiter {
     }
 }
 
-/// The demands that the limits have refused and whose buckets are not blocked already.
-pub(crate) fn refused_anew<'x, L: Borrow<Limit>>(
+/// The demands whose refusals count: their limits have refused them, and their buckets are not blocked
+/// already.
+pub(crate) fn refusals_to_count<'x, L: Borrow<Limit>>(
     demands: &'x [Demand<L>],
     answer: &'x CompleteAnswer,
 ) -> impl Iterator<Item = &'x Demand<L>> {
     let levels = answer.levels(demands).zip(answer.each(demands));
-    let anew = levels.filter(|((demand, level), (_, readings))| {
+    let counted = levels.filter(|((demand, level), (_, readings))| {
         let is_fixed = demand.limit().bucket().kind() == Kind::FixedWindow;
         // In the window in which its block ends, a fixed window looks like one in debt.
         let is_blocked = |State { value, ts }| value < 0 && (ts > answer.at() || is_fixed);
         level.verdict == Verdict::Refused
             && !readings.iter().any(|reading| is_blocked(reading.state()))
     });
-    anew.map(|((demand, _), _)| demand)
+    counted.map(|((demand, _), _)| demand)
 }
 
 /// The name under which the refusals of a limit are counted. It has no more than the letters that a

@@ -234,7 +234,7 @@ pub use self::events::{
 
 // For the rooms above.
 
-pub(crate) use self::block_after::{BlockAfter, refused_anew};
+pub(crate) use self::block_after::{BlockAfter, refusals_to_count};
 pub(crate) use self::complete_answer::CompleteAnswer;
 pub(crate) use self::decide::{Asked, Asking, Decided, Place, Refused};
 pub(crate) use self::defaults::Speech;

@@ -6,7 +6,7 @@ use super::action::{Action, EventualAction, Refusal, Rejection, to_static};
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
 use crate::backend::Answer;
-use crate::limiter::{BlockAfter, Demand, DetachOnDrop, refused_anew};
+use crate::limiter::{BlockAfter, Demand, DetachOnDrop, refusals_to_count};
 
 /// Counts a request that was refused, before it is answered.
 pub(super) fn count_after<'p>(plan: &Arc<Plan>, action: EventualAction<'p>) -> EventualAction<'p> {
@@ -58,7 +58,7 @@ fn counted<'x>(
     refusal: &'x Refusal<'_>,
 ) -> impl Iterator<Item = (&'x Demand<RuleLimit<'x>>, &'x BlockAfter)> {
     let Refusal { demands, outcome, .. } = refusal;
-    let refused = refusal.by_limits.then(|| refused_anew(demands, outcome));
+    let refused = refusal.by_limits.then(|| refusals_to_count(demands, outcome));
     refused.into_iter().flatten().filter_map(|demand| {
         let rule = &plan.rule_at(demand.limit.rule)?.rule;
         Some((demand, rule.options.as_ref()?.block_after.as_ref()?))

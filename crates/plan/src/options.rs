@@ -79,7 +79,7 @@ Examples:
         too small  6 per minute, capacity 12: refuses 2156 of 200000 requests (1.07%)
             The smallest quota of this shape that refuses at most 1 %, and the next one.
 
-  tollgate-plan --check --key x-api-key \"fixed window: 1000 per day\" caddy.log && echo nobody is refused
+  tollgate-plan --check --key x-api-key \"fixed window: 1000 per day\" caddy.log || echo too strict
       Counts by a header field that Caddy has logged, and exits with 1 if a request is refused.
         not read: 3 lines, the first is line 9: no text or number in `x-api-key`
             Lines that are no requests, or have no key, are counted and left out.

@@ -136,7 +136,7 @@ pub(crate) struct Replay {
     pub(crate) max_keys: usize,
     /// When there are more rows, some are dropped.
     drop_above: usize,
-    /// All keys, each as often as it came anew.
+    /// How many keys were added; one that was dropped and came back counts again.
     pub(crate) seen: u64,
     pub(crate) has_dropped: bool,
     pub(crate) series: Series,
