@@ -159,26 +159,41 @@ impl QuotaError {
             QuotaProblem::Empty { .. } => panic!("a quota needs a rate and a period above zero"),
             QuotaProblem::OptionsOfNothing => {
                 panic!(
-                    "a quota that grants nothing has no capacity, max_reserved, initial or start"
+                    "a quota of 0 has no capacity, max_reserved, initial or start (drop them, or \
+                     use a rate above zero)"
                 )
             }
-            QuotaProblem::NothingInOutage => panic!("no store counts by a quota of 0"),
+            QuotaProblem::NothingInOutage => {
+                panic!("a quota of 0 cannot be counted in an outage (use a rate above zero)")
+            }
             QuotaProblem::Period { .. } => {
                 panic!("the period must be whole microseconds, at most 2^53 of them")
             }
             QuotaProblem::NoShards => panic!("a quota needs at least one shard"),
             QuotaProblem::TooManyShards { .. } => panic!("a quota has at most 1024 shards"),
-            QuotaProblem::Shards { .. } => panic!("the shards do not fit 2^53 units"),
-            QuotaProblem::StartWithoutWindows => panic!("only a fixed window has a start"),
-            QuotaProblem::StartOfCalendar => panic!("a calendar says where its windows start"),
-            QuotaProblem::Initial { .. } => panic!("initial is above the capacity"),
-            QuotaProblem::Rate { .. } => panic!("the rate does not fit 2^53 units"),
-            QuotaProblem::Capacity { owes: true, .. } => panic!(
-                "the capacity does not fit 2^53 units, with ten times as much debt (set \
-                 `max_reserved`)"
+            QuotaProblem::Shards { .. } => panic!(
+                "the shards do not fit in 2^53 units (use fewer shards, or a shorter period)"
             ),
-            QuotaProblem::Capacity { .. } => panic!("the capacity does not fit 2^53 units"),
-            QuotaProblem::MaxReserved { .. } => panic!("max_reserved does not fit 2^53 units"),
+            QuotaProblem::StartWithoutWindows => {
+                panic!("a token bucket has no start (drop `start`, or use a fixed window)")
+            }
+            QuotaProblem::StartOfCalendar => panic!("a calendar takes no `start` (drop `start`)"),
+            QuotaProblem::Initial { .. } => {
+                panic!("initial is above the capacity (use less, or raise the capacity)")
+            }
+            QuotaProblem::Rate { .. } => {
+                panic!("the rate does not fit in 2^53 units (use a lower rate)")
+            }
+            QuotaProblem::Capacity { owes: true, .. } => panic!(
+                "the capacity and ten times as much debt do not fit in 2^53 units (use a lower \
+                 capacity, or set `max_reserved`)"
+            ),
+            QuotaProblem::Capacity { .. } => {
+                panic!("the capacity does not fit in 2^53 units (use a lower one)")
+            }
+            QuotaProblem::MaxReserved { .. } => {
+                panic!("max_reserved does not fit in 2^53 units (use a lower one)")
+            }
         }
     }
 }
@@ -193,17 +208,17 @@ impl fmt::Display for QuotaError {
                 if rate == 0 { "; `Quota::none()` grants nothing" } else { "" }
             ),
             QuotaProblem::OptionsOfNothing => f.write_str(
-                "a quota of 0 grants nothing, so there is nothing to save up, to reserve or to begin \
-                 with (drop `capacity`, `max_reserved`, `initial` and `start`, or give it a rate)",
+                "a quota of 0 has no capacity, max_reserved, initial or start (drop them, or use a \
+                 rate above zero)",
             ),
             QuotaProblem::NothingInOutage => f.write_str(
-                "a quota of 0 grants nothing, so no store can count by it in an outage (let the limit \
-                 say `OnFailure::Refuse`, or give it a rate)",
+                "a quota of 0 cannot be counted in an outage (set `OnFailure::Refuse` for the \
+                 limit, or use a rate above zero)",
             ),
             QuotaProblem::Period { period } => write!(
                 f,
-                "period of {period:?} cannot be counted (it must be a whole number of \
-                 microseconds, at most 2^53 of them, which is 285 years)"
+                "period of {period:?} cannot be counted (use whole microseconds, at most 2^53 of \
+                 them, which is 285 years)"
             ),
             QuotaProblem::NoShards => f.write_str("0 shards hold no tokens (use 1 or more)"),
             QuotaProblem::TooManyShards { shards } => write!(
@@ -213,18 +228,16 @@ impl fmt::Display for QuotaError {
             ),
             QuotaProblem::Shards { shards, rate, period } => write!(
                 f,
-                "{shards} shards of {rate} per {} do not fit: a token would count as more than \
-                 2^53 (use fewer shards, or a shorter period)",
+                "{shards} shards of {rate} per {} do not fit: a token would be more than 2^53 \
+                 units (use fewer shards, or a shorter period)",
                 Period(period)
             ),
-            QuotaProblem::StartWithoutWindows => f.write_str(
-                "a token bucket has no windows, so it has no start (drop `start`, or make it a \
-                 fixed window)",
-            ),
-            QuotaProblem::StartOfCalendar => f.write_str(
-                "a calendar says where its windows start (drop `start`, or name a period in place \
-                 of the calendar)",
-            ),
+            QuotaProblem::StartWithoutWindows => {
+                f.write_str("a token bucket has no start (drop `start`, or use a fixed window)")
+            }
+            QuotaProblem::StartOfCalendar => {
+                f.write_str("a calendar takes no `start` (drop `start`, or use a period)")
+            }
             QuotaProblem::Initial { initial, capacity } => write!(
                 f,
                 "initial of {initial} is above the capacity of {capacity} (use at most \
@@ -232,23 +245,23 @@ impl fmt::Display for QuotaError {
             ),
             QuotaProblem::Rate { rate, period } => write!(
                 f,
-                "rate of {rate} per {} does not fit: 2^53 can be counted (use a rate of at most {})",
+                "rate of {rate} per {} does not fit in 2^53 units (use a rate of at most {})",
                 Period(period),
                 MAX_UNITS
             ),
             QuotaProblem::Capacity { rate, period, given, set, owes, token, fits } => write!(
                 f,
-                "capacity of {given}{} does not fit: at {rate} per {} a token counts as {token}, and \
-                 2^53 can be counted{} (use a capacity of at most {fits}{})",
+                "capacity of {given}{} does not fit in 2^53 units: at {rate} per {} a token counts \
+                 as {token}{} (use a capacity of at most {fits}{})",
                 if set { "" } else { " (the rate, as none is set)" },
                 Period(period),
-                if owes { ", with ten times the capacity as debt" } else { "" },
-                if owes { ", or set how much may be owed by `max_reserved`" } else { "" },
+                if owes { ", and ten times the capacity may be owed" } else { "" },
+                if owes { ", or set `max_reserved`" } else { "" },
             ),
             QuotaProblem::MaxReserved { rate, period, given, token, fits } => write!(
                 f,
-                "max_reserved of {given} does not fit: at {rate} per {} a token counts as {token}, \
-                 and 2^53 can be counted, the capacity included (use a max_reserved of at most \
+                "max_reserved of {given} does not fit in 2^53 units: at {rate} per {} a token \
+                 counts as {token}, and the capacity counts too (use a max_reserved of at most \
                  {fits})",
                 Period(period)
             ),

@@ -37,9 +37,9 @@ impl Quota {
     /// let error = Quota::token_bucket(1, DAY).capacity(10_000_000_000).validated().unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "capacity of 10000000000 does not fit: at 1 per day a token counts as 86400, and 2^53 can \
-    ///      be counted, with ten times the capacity as debt (use a capacity of at most 9477271943, \
-    ///      or set how much may be owed by `max_reserved`)"
+    ///     "capacity of 10000000000 does not fit in 2^53 units: at 1 per day a token counts as 86400, \
+    ///      and ten times the capacity may be owed (use a capacity of at most 9477271943, or set \
+    ///      `max_reserved`)"
     /// );
     /// ```
     ///

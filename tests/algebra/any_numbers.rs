@@ -91,22 +91,20 @@ fn an_error_about_large_numbers_says_what_would_fit() {
     for (text, says) in [
         (
             "999999937 per 300000000007us",
-            "capacity of 999999937 (the rate, as none is set) does not fit: at 999999937 per \
-             300000000007 us a token counts as 300000000007, and 2^53 can be counted, with ten times \
-             the capacity as debt (use a capacity of at most 2729, or set how much may be owed by \
-             `max_reserved`)",
+            "capacity of 999999937 (the rate, as none is set) does not fit in 2^53 units: at \
+             999999937 per 300000000007 us a token counts as 300000000007, and ten times the \
+             capacity may be owed (use a capacity of at most 2729, or set `max_reserved`)",
         ),
         // The whole limit cannot hold its capacity, and a shard cannot owe so much.
         (
             "640 per 14083276186489us, max_reserved 40293, shards 64",
-            "capacity of 640 (the rate, as none is set) does not fit: at 640 per 14083276186489 us a \
-             token counts as 14083276186489, and 2^53 can be counted (use a capacity of at most 639)",
+            "capacity of 640 (the rate, as none is set) does not fit in 2^53 units: at 640 per \
+             14083276186489 us a token counts as 14083276186489 (use a capacity of at most 639)",
         ),
         (
             "1 per day, max_reserved 200_000_000_000",
-            "max_reserved of 200000000000 does not fit: at 1 per day a token counts as 86400, and \
-             2^53 can be counted, the capacity included (use a max_reserved of at most \
-             104249991373)",
+            "max_reserved of 200000000000 does not fit in 2^53 units: at 1 per day a token counts \
+             as 86400, and the capacity counts too (use a max_reserved of at most 104249991373)",
         ),
     ] {
         let error = text.parse::<Quota>().unwrap_err().to_string();

@@ -366,8 +366,7 @@ fn the_text_form_names_the_calendar() {
         ),
         (
             "5 per month in UTC, start 2026-01-01T00:00:00Z",
-            "a calendar says where its windows start (drop `start`, or name a period in place of \
-             the calendar)",
+            "a calendar takes no `start` (drop `start`, or use a period)",
         ),
         (
             "5 per fortnight",

@@ -294,8 +294,8 @@ fn nothing_has_no_settings_that_would_grant_something() {
         let error = quota.validated().unwrap_err().to_string();
         assert_eq!(
             error,
-            "a quota of 0 grants nothing, so there is nothing to save up, to reserve or to begin \
-             with (drop `capacity`, `max_reserved`, `initial` and `start`, or give it a rate)"
+            "a quota of 0 has no capacity, max_reserved, initial or start (drop them, or use a \
+             rate above zero)"
         );
         assert!(Limit::try_new("a", quota).is_err());
     }

@@ -45,13 +45,13 @@ fn a_quota_needs_a_rate_and_a_period() {
 fn a_period_is_a_whole_number_of_microseconds() {
     says(
         Quota::try_token_bucket(10, Duration::from_nanos(1_500)),
-        "period of 1.5µs cannot be counted (it must be a whole number of microseconds, at most \
-         2^53 of them, which is 285 years)",
+        "period of 1.5µs cannot be counted (use whole microseconds, at most 2^53 of them, which is \
+         285 years)",
     );
     says(
         Quota::try_fixed_window(10, SECOND + Duration::from_nanos(1)),
-        "period of 1.000000001s cannot be counted (it must be a whole number of microseconds, at \
-         most 2^53 of them, which is 285 years)",
+        "period of 1.000000001s cannot be counted (use whole microseconds, at most 2^53 of them, \
+         which is 285 years)",
     );
 }
 
@@ -59,13 +59,13 @@ fn a_period_is_a_whole_number_of_microseconds() {
 fn a_period_is_at_most_two_to_the_53_microseconds() {
     says(
         Quota::try_token_bucket(10, Duration::from_micros(MAX_UNITS + 1)),
-        "period of 9007199254.740993s cannot be counted (it must be a whole number of \
-         microseconds, at most 2^53 of them, which is 285 years)",
+        "period of 9007199254.740993s cannot be counted (use whole microseconds, at most 2^53 of \
+         them, which is 285 years)",
     );
     says(
         Quota::try_fixed_window(10, Duration::MAX),
-        "period of 18446744073709551615.999999999s cannot be counted (it must be a whole number \
-         of microseconds, at most 2^53 of them, which is 285 years)",
+        "period of 18446744073709551615.999999999s cannot be counted (use whole microseconds, at \
+         most 2^53 of them, which is 285 years)",
     );
     assert!(Quota::try_token_bucket(1, Duration::from_micros(MAX_UNITS)).is_ok());
 }
@@ -74,15 +74,20 @@ fn a_period_is_at_most_two_to_the_53_microseconds() {
 fn the_error_of_a_capacity_that_does_not_fit_names_one_that_does() {
     says(
         Quota::token_bucket(1, DAY).capacity(10_000_000_000).validated(),
-        "capacity of 10000000000 does not fit: at 1 per day a token counts as 86400, and 2^53 can be counted, with ten times the capacity as debt (use a capacity of at most 9477271943, or set how much may be owed by `max_reserved`)",
+        "capacity of 10000000000 does not fit in 2^53 units: at 1 per day a token counts as 86400, \
+         and ten times the capacity may be owed (use a capacity of at most 9477271943, or set \
+         `max_reserved`)",
     );
     says(
         Quota::token_bucket(4_999, DAY * 36_500).capacity(10_000_000).validated(),
-        "capacity of 10000000 does not fit: at 4999 per 36500 days a token counts as 3153600000, and 2^53 can be counted, with ten times the capacity as debt (use a capacity of at most 259651, or set how much may be owed by `max_reserved`)",
+        "capacity of 10000000 does not fit in 2^53 units: at 4999 per 36500 days a token counts as \
+         3153600000, and ten times the capacity may be owed (use a capacity of at most 259651, or \
+         set `max_reserved`)",
     );
     says(
         Quota::fixed_window(1, DAY).capacity(MAX_UNITS + 1).max_reserved(0).validated(),
-        "capacity of 9007199254740993 does not fit: at 1 per day a token counts as 1, and 2^53 can be counted (use a capacity of at most 9007199254740992)",
+        "capacity of 9007199254740993 does not fit in 2^53 units: at 1 per day a token counts as 1 \
+         (use a capacity of at most 9007199254740992)",
     );
 }
 
@@ -104,12 +109,13 @@ fn the_capacity_that_the_message_names_is_the_largest_that_fits_with_shards() {
 fn the_error_of_a_max_reserved_that_does_not_fit_names_one_that_does() {
     says(
         Quota::token_bucket(1, DAY).capacity(20).max_reserved(200_000_000_000).validated(),
-        "max_reserved of 200000000000 does not fit: at 1 per day a token counts as 86400, and 2^53 can be counted, the capacity included (use a max_reserved of at most \
-         104249991354)",
+        "max_reserved of 200000000000 does not fit in 2^53 units: at 1 per day a token counts as \
+         86400, and the capacity counts too (use a max_reserved of at most 104249991354)",
     );
     says(
         Quota::fixed_window(10, DAY).capacity(MAX_UNITS).max_reserved(1).validated(),
-        "max_reserved of 1 does not fit: at 10 per day a token counts as 1, and 2^53 can be counted, the capacity included (use a max_reserved of at most 0)",
+        "max_reserved of 1 does not fit in 2^53 units: at 10 per day a token counts as 1, and the \
+         capacity counts too (use a max_reserved of at most 0)",
     );
 }
 
@@ -132,16 +138,16 @@ fn the_error_of_a_rate_that_does_not_fit_names_one_that_does() {
     let fixed_window = |rate| Quota::fixed_window(rate, SECOND).capacity(1).validated();
     says(
         fixed_window(MAX_UNITS + 1),
-        "rate of 9007199254740993 per second does not fit: 2^53 can be counted (use a rate \
-         of at most 9007199254740992)",
+        "rate of 9007199254740993 per second does not fit in 2^53 units (use a rate of at most \
+         9007199254740992)",
     );
     assert!(fixed_window(MAX_UNITS).is_ok());
 
     let token_bucket = |rate| Quota::token_bucket(rate, MINUTE).capacity(1).validated();
     says(
         token_bucket(u64::MAX - 1),
-        "rate of 18446744073709551614 per minute does not fit: 2^53 can be counted (use a \
-         rate of at most 9007199254740992)",
+        "rate of 18446744073709551614 per minute does not fit in 2^53 units (use a rate of at most \
+         9007199254740992)",
     );
     assert!(token_bucket(MAX_UNITS).is_ok());
 }
@@ -180,7 +186,7 @@ fn the_error_of_shards_that_do_not_fit_names_the_fix() {
     let quota = Quota::token_bucket(1, Duration::from_micros(25_920_000_000_001));
     says(
         quota.shards(1_021).validated(),
-        "1021 shards of 1 per 25920000000001 us do not fit: a token would count as more than 2^53 \
+        "1021 shards of 1 per 25920000000001 us do not fit: a token would be more than 2^53 units \
          (use fewer shards, or a shorter period)",
     );
     assert!(quota.shards(300).validated().is_ok());
@@ -198,8 +204,7 @@ fn the_shards_of_a_fixed_window_fit_whatever_the_period() {
 fn only_fixed_windows_have_a_start() {
     says(
         Quota::token_bucket(10, MINUTE).start(tollgate::Timestamp::UNIX_EPOCH).validated(),
-        "a token bucket has no windows, so it has no start (drop `start`, or make it a fixed \
-         window)",
+        "a token bucket has no start (drop `start`, or use a fixed window)",
     );
 }
 
@@ -390,8 +395,8 @@ fn a_text_with_a_start_at_another_offset_is_not_read_as_utc() {
 fn a_text_with_numbers_that_are_no_quota_says_so_as_the_numbers_do() {
     unparsable(
         "0 per minute, capacity 5",
-        "a quota of 0 grants nothing, so there is nothing to save up, to reserve or to begin with \
-         (drop `capacity`, `max_reserved`, `initial` and `start`, or give it a rate)",
+        "a quota of 0 has no capacity, max_reserved, initial or start (drop them, or use a rate \
+         above zero)",
     );
     unparsable(
         "10 per 0s",
@@ -399,14 +404,13 @@ fn a_text_with_numbers_that_are_no_quota_says_so_as_the_numbers_do() {
     );
     unparsable(
         "10 per 200000 days",
-        "period of 17280000000s cannot be counted (it must be a whole number of microseconds, at \
-         most 2^53 of them, which is 285 years)",
+        "period of 17280000000s cannot be counted (use whole microseconds, at most 2^53 of them, \
+         which is 285 years)",
     );
     unparsable("10 per minute, shards 0", "0 shards hold no tokens (use 1 or more)");
     unparsable(
         "10 per minute, start 2026-01-01T00:00:00Z",
-        "a token bucket has no windows, so it has no start (drop `start`, or make it a fixed \
-         window)",
+        "a token bucket has no start (drop `start`, or use a fixed window)",
     );
     unparsable(
         "10 per minute, capacity 3, initial 4",
@@ -414,7 +418,9 @@ fn a_text_with_numbers_that_are_no_quota_says_so_as_the_numbers_do() {
     );
     unparsable(
         "1 per day, capacity 10_000_000_000",
-        "capacity of 10000000000 does not fit: at 1 per day a token counts as 86400, and 2^53 can be counted, with ten times the capacity as debt (use a capacity of at most 9477271943, or set how much may be owed by `max_reserved`)",
+        "capacity of 10000000000 does not fit in 2^53 units: at 1 per day a token counts as 86400, \
+         and ten times the capacity may be owed (use a capacity of at most 9477271943, or set \
+         `max_reserved`)",
     );
 }
 
@@ -594,7 +600,8 @@ fn a_mistake_in_code_panics_with_what_is_allowed() {
         ),
         (
             panic_message(|| Limit::new("a", Quota::none().capacity(5))),
-            "a quota that grants nothing has no capacity, max_reserved, initial or start",
+            "a quota of 0 has no capacity, max_reserved, initial or start (drop them, or use a \
+             rate above zero)",
         ),
         (
             panic_message(|| Quota::fixed_window(10, Duration::ZERO)),
@@ -614,19 +621,20 @@ fn a_mistake_in_code_panics_with_what_is_allowed() {
         ),
         (
             panic_message(|| Limit::new("login", LOGIN.quota().capacity(u64::MAX))),
-            "the capacity does not fit 2^53 units, with ten times as much debt (set `max_reserved`)",
+            "the capacity and ten times as much debt do not fit in 2^53 units (use a lower \
+             capacity, or set `max_reserved`)",
         ),
         (
             panic_message(|| Limit::new("login", LOGIN.quota().capacity(u64::MAX).max_reserved(0))),
-            "the capacity does not fit 2^53 units",
+            "the capacity does not fit in 2^53 units (use a lower one)",
         ),
         (
             panic_message(|| Limit::new("login", LOGIN.quota().max_reserved(u64::MAX))),
-            "max_reserved does not fit 2^53 units",
+            "max_reserved does not fit in 2^53 units (use a lower one)",
         ),
         (
             panic_message(|| Limit::new("login", LOGIN.quota().initial(21))),
-            "initial is above the capacity",
+            "initial is above the capacity (use less, or raise the capacity)",
         ),
         (
             panic_message(|| Limit::new("login", LOGIN.quota().shards(0))),

@@ -83,9 +83,10 @@ fn the_numbers_are_a_text_or_fields() {
     );
     is_wrong_in_api(
         "quota: ¶\"0 per second, capacity 5\"",
-        &["`0 per second, capacity 5` is not a quota: a quota of 0 grants nothing, so there is \
-           nothing to save up, to reserve or to begin with (drop `capacity`, `max_reserved`, \
-           `initial` and `start`, or give it a rate)"],
+        &[
+            "`0 per second, capacity 5` is not a quota: a quota of 0 has no capacity, max_reserved, \
+           initial or start (drop them, or use a rate above zero)",
+        ],
     );
     is_wrong_in_api(
         "quota: ¶10",
@@ -93,8 +94,10 @@ fn the_numbers_are_a_text_or_fields() {
     );
     is_wrong_in_api(
         "rate: ¶0, per: \"1s\", max_reserved: 5",
-        &["a quota of 0 grants nothing, so there is nothing to save up, to reserve or to begin \
-           with (drop `capacity`, `max_reserved`, `initial` and `start`, or give it a rate)"],
+        &[
+            "a quota of 0 has no capacity, max_reserved, initial or start (drop them, or use a rate \
+           above zero)",
+        ],
     );
     is_wrong_in_api(
         "rate: ¶10, per: \"0s\"",
@@ -139,8 +142,7 @@ fn the_numbers_are_a_text_or_fields() {
     );
     is_wrong_in_api(
         "rate: ¶5, per: \"1s\", start: \"2026-01-01T00:00:00Z\"",
-        &["a token bucket has no windows, so it has no start (drop `start`, or make it a fixed \
-             window)"],
+        &["a token bucket has no start (drop `start`, or use a fixed window)"],
     );
     is_wrong_in_api(
         "rate: ¶5, per: \"1s\", initial: 6",
@@ -148,11 +150,9 @@ fn the_numbers_are_a_text_or_fields() {
     );
     is_wrong_in_api(
         "rate: ¶1, per: \"1 day\", capacity: 10000000000",
-        &[
-            "capacity of 10000000000 does not fit: at 1 per day a token counts as 86400, and 2^53 can \
-           be counted, with ten times the capacity as debt (use a capacity of at most 9477271943, or \
-           set how much may be owed by `max_reserved`)",
-        ],
+        &["capacity of 10000000000 does not fit in 2^53 units: at 1 per day a token counts as \
+           86400, and ten times the capacity may be owed (use a capacity of at most 9477271943, or \
+           set `max_reserved`)"],
     );
 }
 

@@ -48,8 +48,8 @@ async fn a_limit_may_have_numbers_of_its_own() {
     let nothing = Fallback::new(Memory::new(), Memory::new()).quota("ten", Quota::none());
     assert_eq!(
         nothing.unwrap_err().to_string(),
-        "a quota of 0 grants nothing, so no store can count by it in an outage (let the limit say \
-         `OnFailure::Refuse`, or give it a rate)"
+        "a quota of 0 cannot be counted in an outage (set `OnFailure::Refuse` for the limit, or \
+         use a rate above zero)"
     );
     // A limit that grants nothing is refused, whatever its store is.
     case.fail();
