@@ -14,8 +14,8 @@ impl fmt::Display for BackendError {
             Problem::Locked { backend, within } => {
                 late(backend, *within, f)?;
                 f.write_str(
-                    ", as another transaction held a lock on its buckets (keep transactions short \
-                     that decide, or that lock the table)",
+                    ", as another transaction held a lock on its buckets (keep transactions that \
+                     decide or lock the table short)",
                 )
             }
             Problem::InTransaction { backend, cause } => {
@@ -53,7 +53,9 @@ impl fmt::Display for BackendError {
                 write!(f, "{backend} backend is misconfigured")
             }
             Problem::CircuitOpen { .. } => f.write_str("the circuit breaker is open"),
-            Problem::Incomplete => f.write_str("the backend left a charge out of its answer"),
+            Problem::Incomplete => {
+                f.write_str("the backend has a bug: its answer lacks a charge (please report this)")
+            }
             Problem::Internal { backend, what } => {
                 write!(f, "{backend} backend has a bug: {what} (please report this)")
             }

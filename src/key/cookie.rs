@@ -55,7 +55,9 @@ pub struct Cookie {
 pub fn cookie(name: &str) -> Cookie {
     match Cookie::try_new(name) {
         Some(cookie) => cookie,
-        None => panic!("{name:?} is not the name of a cookie"),
+        None => panic!(
+            "{name:?} is not the name of a cookie (use letters, digits, hyphens and underscores)"
+        ),
     }
 }
 

@@ -54,7 +54,9 @@ pub fn header(name: &str) -> Header {
 pub(super) fn header_name(name: &str) -> HeaderName {
     match HeaderName::from_bytes(name.as_bytes()) {
         Ok(name) => name,
-        Err(_) => panic!("{name:?} is not the name of a header field"),
+        Err(_) => {
+            panic!("{name:?} is not the name of a header field (use letters, digits and hyphens)")
+        }
     }
 }
 

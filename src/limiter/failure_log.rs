@@ -257,8 +257,8 @@ impl FailureKind {
             // Some limits may pass meanwhile, others be refused, and others fall back. So the line
             // says nothing of what becomes of requests, and the one at the end counts them.
             Self::Outage => {
-                "the backend has an outage, and a fallback or `OnFailure` decides about requests \
-                 (logged once until the backend recovers)"
+                "the backend is unavailable, and a fallback or `OnFailure` decides (logged once \
+                 until the backend recovers)"
             }
             Self::Full => {
                 "the backend is full, and requests that it has no room for are not admitted \
@@ -277,8 +277,7 @@ impl FailureKind {
                  admitted (logged once)"
             }
             Self::Undecidable => {
-                "the backend can never decide such requests, and they are not admitted \
-                 (logged once)"
+                "the backend can never decide a request, and it is not admitted (logged once)"
             }
         }
     }

@@ -348,11 +348,11 @@ impl fmt::Display for LimitError {
             shown.push('…');
         }
         match self.quota {
-            Some(_) => write!(f, "limit {shown:?} has a quota that cannot be kept"),
+            Some(_) => write!(f, "limit {shown:?} has an invalid quota"),
             None => write!(
                 f,
-                "limit {shown:?} cannot be named so: {} bytes of name were given (use 1 to \
-                 {MAX_NAME} printable ASCII characters)",
+                "limit {shown:?} has an invalid name of {} bytes (use 1 to {MAX_NAME} printable \
+                 ASCII characters)",
                 self.name.len()
             ),
         }

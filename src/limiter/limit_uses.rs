@@ -238,9 +238,9 @@ impl LimitUses {
     fn log_debt_cut(&self, limit: &str, left: Tokens) {
         #[cfg(feature = "tracing")]
         if self.logged.is_first(LimitMistake::DebtCut, limit) {
-            let warning = "a settlement or a penalty took more than can be counted, so the bucket \
-                           owes less than was taken (set `max_reserved` of the quota to the deepest \
-                           debt that is to be paid)";
+            let warning = "a settlement or a penalty took more than the bucket can owe, so the \
+                           rest is never paid (set `max_reserved` of the quota to the deepest debt \
+                           that clients should pay)";
             tracing::warn!(limit, %left, warning, "possible misconfiguration (logged once)");
         }
     }
@@ -250,12 +250,11 @@ impl LimitUses {
         if self.logged.is_first(LimitMistake::DifferentNumbers, limit.name()) {
             let numbers = limit.quota();
             let other = other.quota();
-            let warning = "this limit has other numbers in another layer. Both layers share the \
-                           buckets of the name, so a client that one refuses may be admitted by \
-                           the other, and it reads two policies of one name (use one `Limit` in \
-                           both layers, or give one of them another name; if the numbers are the \
-                           plan of a client, choose them in each layer by `limit_with`). Nothing is \
-                           wrong if this layer takes the place of the other one";
+            let warning = "this limit has other numbers in another layer, and both share its \
+                           buckets: a client that one layer refuses may be admitted by the other, \
+                           and sees two policies of one name (use one `Limit` in both layers, or \
+                           rename one; for plans of clients, use `limit_with` in each layer; if \
+                           this layer replaces the other one, nothing is wrong)";
             tracing::warn!(
                 limit = limit.name(),
                 %numbers,

@@ -154,12 +154,12 @@ impl fmt::Display for ReplaceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ReplaceFailure { limit, quota, cause } = &*self.0;
         let name = limit.name();
-        write!(f, "limit {name:?} keeps its numbers, since it cannot have {quota}")?;
+        write!(f, "limit {name:?} keeps its quota, and cannot take {quota}")?;
         match cause {
             ReplaceCause::Limit(_) => Ok(()),
             ReplaceCause::TooManyVersions => write!(
                 f,
-                ": this limiter has had {MAX_VERSIONS} different quotas, and keeps them all \
+                ": this limiter has had {MAX_VERSIONS} different quotas, the most that it can \
                  (round computed numbers, or make another limiter)"
             ),
         }

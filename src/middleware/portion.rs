@@ -68,7 +68,7 @@ impl Portion {
     pub const fn one_in(whole: u32) -> Self {
         match NonZeroU32::new(whole) {
             Some(whole) => Self { part: 1, whole },
-            None => panic!("a portion is one in one or more"),
+            None => panic!("a portion of one in 0 is no portion (use 1 or more)"),
         }
     }
 
@@ -114,7 +114,7 @@ pub struct PortionError {
 
 impl fmt::Display for PortionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a portion of {} percent is more than all (use 0 to 100)", self.percent)
+        write!(f, "a portion of {} percent is too large (use 0 to 100)", self.percent)
     }
 }
 

@@ -276,11 +276,11 @@ impl fmt::Display for ParseQuotaError {
             ),
             ParseProblem::TokenBucket(calendar) => write!(
                 f,
-                "a token bucket has no windows, so none of a calendar (leave out `token bucket`, or \
-                 write a period in place of `{calendar}`)"
+                "a token bucket has no windows of a calendar (leave out `token bucket`, or write a \
+                 period in place of `{calendar}`)"
             ),
             ParseProblem::Option(given) if given.is_empty() => {
-                f.write_str("there is nothing after a comma (write an option there, or no comma)")
+                f.write_str("no option follows a comma (write one, or leave the comma out)")
             }
             ParseProblem::Option(given) => write!(
                 f,

@@ -41,8 +41,8 @@ impl<E> ThrottleError<E> {
 impl<E> fmt::Display for ThrottleError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Inner(_) => "what is throttled has failed",
-            Self::RateLimited(_) => "the throttle did not let an item pass",
+            Self::Inner(_) => "the throttled stream, sink or body failed",
+            Self::RateLimited(_) => "the limit did not admit an item",
         })
     }
 }

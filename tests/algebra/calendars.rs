@@ -361,8 +361,8 @@ fn the_text_form_names_the_calendar() {
         ),
         (
             "token bucket: 5 per month in UTC",
-            "a token bucket has no windows, so none of a calendar (leave out `token bucket`, or \
-             write a period in place of `month in UTC`)",
+            "a token bucket has no windows of a calendar (leave out `token bucket`, or write a \
+             period in place of `month in UTC`)",
         ),
         (
             "5 per month in UTC, start 2026-01-01T00:00:00Z",

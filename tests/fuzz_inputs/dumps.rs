@@ -264,18 +264,18 @@ fn a_wrong_content_is_named() {
     };
     for (damage, wanted) in [
         (Damage::Field(1, first + 3, i64::MAX), "881 has a value above the capacity of its quota"),
-        (Damage::Field(1, first + 3, i64::MIN), "881 has a value below all that can be counted"),
-        (Damage::Field(1, first + 2, 9), "881 names a quota it lacks"),
-        (Damage::Field(1, 3, 0), "881 has numbers that no quota has"),
-        (Damage::Field(1, 0, 7), "881 has not the length of its counts"),
+        (Damage::Field(1, first + 3, i64::MIN), "881 has a value below the lowest possible one"),
+        (Damage::Field(1, first + 2, 9), "881 refers to a quota that it lacks"),
+        (Damage::Field(1, 3, 0), "881 has numbers of no possible quota"),
+        (Damage::Field(1, 0, 7), "881 is longer or shorter than its counts say"),
         (Damage::Cut(1, 10_000), "881 has no counts"),
-        (Damage::Append(1, vec![0; 100_000]), "881 is longer than any block"),
+        (Damage::Append(1, vec![0; 100_000]), "881 is longer than a block can be"),
         (Damage::Twice, "881 has a bucket that was there before"),
         (Damage::Kind(1, 9), "881 is of no known kind"),
         (Damage::Kind(1, 1), "881 describes the store again"),
         (Damage::Remove(0), "28 does not describe a store"),
         (Damage::Append(0, vec![0]), "28 does not describe a store"),
-        (Damage::Append(2, vec![0]), "2482 is no end mark"),
+        (Damage::Append(2, vec![0]), "2482 is not an end mark"),
         (Damage::Count(1), "2482 counts other buckets"),
     ] {
         assert_eq!(named(&[damage]), wanted);

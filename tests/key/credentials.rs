@@ -255,7 +255,13 @@ fn the_error_of_a_bad_cookie_says_why_and_hides_the_value() {
     for name in ["", "a b", "a=b", "a;b", "f\u{fc}r"] {
         let panics = std::panic::catch_unwind(|| cookie(name)).unwrap_err();
         let message = panics.downcast::<String>().unwrap();
-        assert_eq!(*message, format!("{name:?} is not the name of a cookie"));
+        assert_eq!(
+            *message,
+            format!(
+                "{name:?} is not the name of a cookie (use letters, digits, hyphens and \
+                 underscores)"
+            )
+        );
     }
 }
 

@@ -222,7 +222,7 @@ fn numbers_that_cannot_be_kept_change_nothing_and_the_error_says_why() {
     let error: ReplaceError = limiter.replace(&FREE, huge).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "limit \"per-user\" keeps its numbers, since it cannot have 1 per day, capacity 10000000000"
+        "limit \"per-user\" keeps its quota, and cannot take 1 per day, capacity 10000000000"
     );
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(cause, Limit::try_new("x", huge).map_err(source).unwrap_err());

@@ -48,8 +48,7 @@ fn a_limit_that_is_wrong_is_an_error_that_says_what_is() {
         ),
         (
             r#"{"name": "", "quota": "5 per hour"}"#,
-            "limit \"\" cannot be named so: 0 bytes of name were given (use 1 to 64 printable ASCII \
-             characters)",
+            "limit \"\" has an invalid name of 0 bytes (use 1 to 64 printable ASCII characters)",
         ),
         (
             "5",

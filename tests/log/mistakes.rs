@@ -104,7 +104,7 @@ const TWO_NUMBERS: [&str; 6] = [
     "limit=\"api\"",
     "=10 per minute ",
     "=1000000 per minute ",
-    "a client that one refuses may be admitted by the other",
+    "a client that one layer refuses may be admitted by the other",
     "use one `Limit` in both layers",
 ];
 
@@ -217,7 +217,7 @@ fn debt_that_cannot_be_counted_is_told_once_and_what_is_owed_is_answered() {
         });
         assert_one(
             &lines,
-            &["WARN", "limit=\"plan\"", "owes less than was taken", "`max_reserved`"],
+            &["WARN", "limit=\"plan\"", "so the rest is never paid", "`max_reserved`"],
         );
     }
 }

@@ -46,7 +46,7 @@ async fn ends_others(throttle: &Throttle, cost: fn(u32) -> u64, is_it: fn(&RateL
         let Err(error) = item else { continue };
         assert!(is_it(error.rate_limited().unwrap()), "{error:?}");
         assert!(is_it(RateLimited::find(&error).unwrap()));
-        assert_eq!(error.to_string(), "the throttle did not let an item pass");
+        assert_eq!(error.to_string(), "the limit did not admit an item");
         assert!(stream.next().await.is_none(), "it has ended");
         break;
     }
@@ -169,7 +169,7 @@ async fn errors_from_inside_are_passed_on_with_their_cause() {
     let mut body = paused().throttle(&SPACED).body(StreamBody::new(frames));
     assert!(body.frame().await.unwrap().is_ok());
     let error = body.frame().await.unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "what is throttled has failed");
+    assert_eq!(error.to_string(), "the throttled stream, sink or body failed");
     assert_eq!(error.source().unwrap().to_string(), "torn");
     assert!(RateLimited::find(&error).is_none() && error.rate_limited().is_none());
 

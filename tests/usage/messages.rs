@@ -261,10 +261,7 @@ fn the_error_of_a_bad_number_quotes_it() {
         unparsable(&text, &problem("shards", u64::from(u32::MAX)));
     }
     unparsable("/minute", "rate `` is not a whole number from 0 to 18446744073709551615");
-    unparsable(
-        "10 per minute, ",
-        "there is nothing after a comma (write an option there, or no comma)",
-    );
+    unparsable("10 per minute, ", "no option follows a comma (write one, or leave the comma out)");
     unparsable(
         "10 per minute, shards 4294967296",
         "shards `4294967296` is not a whole number from 0 to 4294967295",
@@ -468,8 +465,8 @@ fn the_name_of_a_limit_is_1_to_64_printable_ascii_characters() {
         says(
             Limit::try_new(name, *LOGIN.quota()),
             &format!(
-                "limit {shown} cannot be named so: {len} bytes of name were given (use 1 to 64 \
-                 printable ASCII characters)"
+                "limit {shown} has an invalid name of {len} bytes (use 1 to 64 printable ASCII \
+                 characters)"
             ),
         );
     }
@@ -481,7 +478,7 @@ fn the_source_of_a_limit_error_is_the_error_of_its_quota() {
     assert_eq!(
         chain(&error),
         [
-            r#"limit "exports" has a quota that cannot be kept"#,
+            r#"limit "exports" has an invalid quota"#,
             "initial of 11 is above the capacity of 10 (use at most 10, or raise the \
              capacity)",
         ]
@@ -644,7 +641,10 @@ fn a_mistake_in_code_panics_with_what_is_allowed() {
             panic_message(|| Limit::new("login", LOGIN.quota().shards(1_025))),
             "a quota has at most 1024 shards",
         ),
-        (panic_message(|| header("x user")), r#""x user" is not the name of a header field"#),
+        (
+            panic_message(|| header("x user")),
+            r#""x user" is not the name of a header field (use letters, digits and hyphens)"#,
+        ),
     ] {
         assert_eq!(panicked, message);
     }
@@ -854,7 +854,10 @@ async fn a_backend_that_answers_nothing_is_an_error() {
     ] {
         assert_eq!(
             chain(&error),
-            ["limit `login` could not be decided", "the backend left a charge out of its answer"]
+            [
+                "limit `login` could not be decided",
+                "the backend has a bug: its answer lacks a charge (please report this)"
+            ]
         );
         assert!(error.is_unavailable() && !error.is_timeout());
     }

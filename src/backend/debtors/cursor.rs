@@ -65,7 +65,7 @@ impl fmt::Display for UnknownCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is not a cursor of this list (give one that a page of the same limit has, or none \
+            "`{}` is not a cursor of this list (use the one of a page of the same limit, or none \
              for the first page)",
             self.text
         )
@@ -86,8 +86,8 @@ impl BackendError {
     /// assert!(error.is_unknown_cursor() && !error.is_outage());
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "files backend can never decide this: `x` is not a cursor of this list (give one that a \
-    ///      page of the same limit has, or none for the first page)"
+    ///     "files backend can never decide this: `x` is not a cursor of this list (use the one of a \
+    ///      page of the same limit, or none for the first page)"
     /// );
     /// ```
     #[must_use]

@@ -45,8 +45,7 @@ impl fmt::Display for KeyTextError {
             ),
             KeyTextProblem::Digest(given) => write!(
                 f,
-                "`{given}` is the digest of a key, from which the key cannot be told (name the key \
-                 itself)"
+                "`{given}` is a digest, which does not reveal its key (name the key itself)"
             ),
             KeyTextProblem::Number(given) => {
                 write!(f, "`{given}` is not a whole number from {} to {}", i64::MIN, u128::MAX)
@@ -57,13 +56,13 @@ impl fmt::Display for KeyTextError {
                  network `ip=2001:db8::/64`)"
             ),
             KeyTextProblem::Bytes(given) => {
-                write!(f, "`{given}` is not bytes (write two hexadecimal digits for each)")
+                write!(f, "`{given}` is not bytes (write two hexadecimal digits for each byte)")
             }
             KeyTextProblem::Bool(given) => write!(f, "`{given}` is neither `true` nor `false`"),
             KeyTextProblem::Content { name, given } => write!(
                 f,
-                "`{name}=` has nothing behind it, and here it has `{given}` (leave it out, or join \
-                 it by `|`)"
+                "`{name}=` takes no value, and it has `{given}` (leave that out, or write `|` \
+                 before it)"
             ),
             KeyTextProblem::Escape(given) => write!(
                 f,

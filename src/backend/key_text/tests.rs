@@ -74,17 +74,15 @@ fn what_is_no_key_is_an_error_with_the_way_out() {
             "`192.0.2.0/24` is not an address (write `ip=192.0.2.1`, \
           `ip=2001:db8::1` or the network `ip=2001:db8::/64`)",
         ),
-        ("b=0", "`0` is not bytes (write two hexadecimal digits for each)"),
+        ("b=0", "`0` is not bytes (write two hexadecimal digits for each byte)"),
         ("bool=yes", "`yes` is neither `true` nor `false`"),
         (
             "text=a",
-            "`text=` has nothing behind it, and here it has `a` (leave it out, or join it \
-          by `|`)",
+            "`text=` takes no value, and it has `a` (leave that out, or write `|` before it)",
         ),
         (
             "hmac=9486dee8",
-            "`hmac=9486dee8` is the digest of a key, from which the key cannot be \
-          told (name the key itself)",
+            "`hmac=9486dee8` is a digest, which does not reveal its key (name the key itself)",
         ),
         ("100%", "`%` is not `%` and two hexadecimal digits (write `%` of text as `%25`)"),
         ("50%é", "`%é` is not `%` and two hexadecimal digits (write `%` of text as `%25`)"),

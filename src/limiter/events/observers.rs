@@ -47,7 +47,7 @@ impl Observers {
     fn note_panic(&self) {
         #[cfg(feature = "tracing")]
         if !self.has_panicked.swap(true, Ordering::Relaxed) {
-            tracing::error!("an observer panicked, and the decision stands (logged once)");
+            tracing::error!("an observer panicked, which changes no decision (logged once)");
         }
     }
 }

@@ -78,7 +78,7 @@ impl Calendar {
     pub const fn zone(self, name: &str) -> Self {
         match place(name) {
             Some(zone) => Self { zone, ..self },
-            None => panic!("no time zone has this name (such as `Europe/Berlin`)"),
+            None => panic!("there is no time zone of this name (use one such as `Europe/Berlin`)"),
         }
     }
 

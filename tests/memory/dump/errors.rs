@@ -52,8 +52,8 @@ fn another_file_is_told_from_a_damaged_one() {
     for other in ["{\"limits\": []}", "tollgate buckets\nand more", "x"] {
         let error = says(
             load(other.as_bytes()),
-            "the dump is none of a memory store: it does not begin with `tollgate memory` (name \
-             another file, or start without a dump: then all buckets are full)",
+            "the dump is not a dump of a memory store: it does not begin with `tollgate memory` \
+             (name another file, or start without a dump: then all buckets are full)",
         );
         assert!(error.is_damaged() && !error.is_not_found());
     }
@@ -80,7 +80,8 @@ fn a_newer_version_is_told_from_damage() {
     says(
         load(&head(0)),
         &format!(
-            "the dump is damaged: the block at byte 0 has the format 0, which there is not {OLDER}"
+            "the dump is damaged: the block at byte 0 has the format 0, which does not exist \
+             {OLDER}"
         ),
     );
     assert!(dump_of(&Memory::new()).starts_with(&head(1)));
@@ -172,7 +173,7 @@ fn a_folder_that_is_missing_is_no_first_start() {
         let error = says(
             Memory::new().load_or_empty(&path),
             &format!(
-                "the dump `{}` cannot be there: its folder is missing (create the folder, or name \
+                "the dump `{}` cannot be written: its folder does not exist (create it, or name \
                  another)",
                 path.display()
             ),
@@ -191,7 +192,7 @@ fn a_link_that_leads_nowhere_is_no_first_start() {
     let error = says(
         Memory::new().load_or_empty(folder.file()),
         &format!(
-            "the dump `{}` is a link that leads nowhere (restore its target, or remove it)",
+            "the dump `{}` is a dangling link (restore its target, or remove it)",
             folder.file().display()
         ),
     );
@@ -218,7 +219,7 @@ fn a_path_that_no_dump_can_have_is_an_error_of_the_save() {
         ("".into(), "it has no file name (name a file)"),
     ] {
         let wanted = format!(
-            "cannot write the dump `{}`: {wanted} (a dump that was there before is as it was)",
+            "cannot write the dump `{}`: {wanted} (the dump before it is unchanged)",
             path.display()
         );
         says(Memory::new().save_to(&path), &wanted);

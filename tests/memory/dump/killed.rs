@@ -136,8 +136,7 @@ fn a_full_disk_is_an_error_and_leaves_the_old_dump() {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let wanted = format!(
-        "cannot write the dump `{}`: File too large (os error 27) (a dump that was there before is \
-         as it was)",
+        "cannot write the dump `{}`: File too large (os error 27) (the dump before it is unchanged)",
         folder.file().display()
     );
     assert!(output.status.success() && text.lines().any(|line| line == wanted), "{text}");
@@ -172,9 +171,8 @@ fn a_dump_whose_folder_cannot_be_persisted_is_said_to_be_in_place() {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let wanted = format!(
-        "the dump `{}` is in place, but its folder could not be persisted: Too many open files (os \
-         error 24) (save again: until then, a crash of the machine may bring the dump before it \
-         back)",
+        "the dump `{}` is written, but its folder could not be synced: Too many open files (os \
+         error 24) (save again: until then, a crash of the machine may restore the dump before it)",
         folder.file().display()
     );
     assert!(output.status.success() && text.lines().any(|line| line == wanted), "{text}");

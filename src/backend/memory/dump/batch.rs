@@ -117,22 +117,23 @@ pub(super) fn read_batch(
     let bytes = |count: u16, size| usize::from(count).saturating_mul(size);
     let wanted = bytes(quotas, QUOTA_BYTES).saturating_add(bytes(buckets, BUCKET_BYTES));
     if content.len().checked_sub(4) != Some(wanted) {
-        return Err("has not the length of its counts");
+        return Err("is longer or shorter than its counts say");
     }
     // Allocates no more than the content, which is there.
     let mut known = Vec::with_capacity(usize::from(quotas));
     for _ in 0..quotas {
-        known.push(read_quota(&mut fields).ok_or("has numbers that no quota has")?);
+        known.push(read_quota(&mut fields).ok_or("has numbers of no possible quota")?);
     }
     for _ in 0..buckets {
         let (tag, place, state) = read_bucket(&mut fields).ok_or("has half a bucket")?;
         let place = usize::try_from(place).ok();
-        let bucket = place.and_then(|place| known.get(place)).ok_or("names a quota it lacks")?;
+        let bucket =
+            place.and_then(|place| known.get(place)).ok_or("refers to a quota that it lacks")?;
         if state.value > bucket.capacity() {
             return Err("has a value above the capacity of its quota");
         }
         if state.value.unsigned_abs() > MAX_UNITS {
-            return Err("has a value below all that can be counted");
+            return Err("has a value below the lowest possible one");
         }
         each(tag, bucket, state)?;
     }

@@ -176,7 +176,7 @@ impl fmt::Display for DumpError {
                 name(f)?;
                 write!(f, ": {error}")?;
                 return match self.file {
-                    Some(_) => f.write_str(" (a dump that was there before is as it was)"),
+                    Some(_) => f.write_str(" (the dump before it is unchanged)"),
                     None => Ok(()),
                 };
             }
@@ -186,18 +186,18 @@ impl fmt::Display for DumpError {
             DumpProblem::Read(_) | DumpProblem::Write(_) => Ok(()),
             DumpProblem::Persist(error) => write!(
                 f,
-                " is in place, but its folder could not be persisted: {error} (save again: until \
-                 then, a crash of the machine may bring the dump before it back)"
+                " is written, but its folder could not be synced: {error} (save again: until then, \
+                 a crash of the machine may restore the dump before it)"
             ),
             DumpProblem::NoFolder => f.write_str(
-                " cannot be there: its folder is missing (create the folder, or name another)",
+                " cannot be written: its folder does not exist (create it, or name another)",
             ),
             DumpProblem::DeadLink => {
-                f.write_str(" is a link that leads nowhere (restore its target, or remove it)")
+                f.write_str(" is a dangling link (restore its target, or remove it)")
             }
             DumpProblem::Other => write!(
                 f,
-                " is none of a memory store: it does not begin with `tollgate memory` (name \
+                " is not a dump of a memory store: it does not begin with `tollgate memory` (name \
                  another file{WITHOUT}"
             ),
             DumpProblem::Newer { version } => write!(

@@ -195,6 +195,6 @@ fn read_end(block: &DumpBlock<'_>) -> Result<DumpEnd, DumpProblem> {
         (Some(time), Some(buckets), Some(resets), true) => {
             Ok(DumpEnd { at: block.at, time, buckets, resets })
         }
-        _ => Err(block.wrong("is no end mark")),
+        _ => Err(block.wrong("is not an end mark")),
     }
 }

@@ -58,7 +58,9 @@ impl<'r> DumpReader<'r> {
         let version = fields.bytes::<16>().and_then(|_| fields.u32()).unwrap_or(0);
         match version {
             VERSION => Ok(reader),
-            0 => Err(DumpProblem::Content { at: 0, what: "has the format 0, which there is not" }),
+            0 => {
+                Err(DumpProblem::Content { at: 0, what: "has the format 0, which does not exist" })
+            }
             newer => Err(DumpProblem::Newer { version: newer }),
         }
     }
@@ -74,7 +76,7 @@ impl<'r> DumpReader<'r> {
             self.pass(at, head, check)?;
         }
         let len = usize::try_from(len).ok().filter(|len| *len <= LONGEST_CONTENT);
-        let len = len.ok_or(DumpProblem::Content { at, what: "is longer than any block" })?;
+        let len = len.ok_or(DumpProblem::Content { at, what: "is longer than a block can be" })?;
         let mut block = mem::take(&mut self.block);
         block.clear();
         block.resize(len.saturating_add(CHECK), 0);
