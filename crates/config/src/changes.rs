@@ -65,7 +65,7 @@ impl Config {
     /// assert_eq!(
     ///     changes.to_string(),
     ///     "limit \"api\": 20 per second (it was 10 per second)\n\
-    ///      limits.toml:2:39: limit \"api\": `key` has changed (this takes a restart)"
+    ///      limits.toml:2:39: limit \"api\": `key` has changed (this takes effect after a restart)"
     /// );
     /// # Ok::<(), tollgate_config::ConfigError>(())
     /// ```
@@ -81,7 +81,7 @@ impl Config {
         }
         for entry in &running.entries {
             let Some(other) = next.find(&entry.name) else {
-                let text = "it is gone, and its last numbers count until a restart";
+                let text = "it was removed, and its last numbers count until a restart";
                 changes.note(&next.file.origin, None, Some(&entry.name), text);
                 continue;
             };
@@ -90,8 +90,8 @@ impl Config {
             match twin(namesakes, entry, next) {
                 Some(twin) => {
                     let text = format!(
-                        "it began with the name and the numbers of \"{twin}\", and can have others \
-                         at a restart only"
+                        "it has shared its name and numbers with \"{twin}\" since the start, and \
+                         can leave them at a restart only"
                     );
                     changes.note(origin, other.at, Some(&other.name), &text);
                 }
@@ -100,8 +100,7 @@ impl Config {
             changes.compare_fields(entry, other, origin);
         }
         for entry in next.entries.iter().filter(|entry| running.find(&entry.name).is_none()) {
-            let text =
-                "it is new, and the program looks limits up when it starts (this takes a restart)";
+            let text = "it is new (this takes effect after a restart)";
             changes.note(&next.file.origin, entry.at, Some(&entry.name), text);
         }
         changes
@@ -205,7 +204,10 @@ fn difference<F: FieldName>(
     let names: Vec<_> = changed.iter().map(|(name, _)| *name).collect();
     let (_, at) = changed.first()?;
     let have = if names.len() == 1 { "has" } else { "have" };
-    Some((*at, format!("{} {have} changed (this takes a restart)", list(&names, Quote::Code))))
+    Some((
+        *at,
+        format!("{} {have} changed (this takes effect after a restart)", list(&names, Quote::Code)),
+    ))
 }
 
 impl fmt::Display for ConfigChanges {

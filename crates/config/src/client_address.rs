@@ -116,7 +116,8 @@ const NO_FIELD: &str = "`client_address` trusts proxies, and the address is that
                         \"forwarded\" or \"header\" and its name)";
 
 const NO_LIST: &str = "`client_address.trusted_hops` counts the entries of a list, and a header of \
-                       its own has one (name the networks of the proxies by `trusted_proxies`)";
+                       one address has none (name the networks of the proxies by \
+                       `trusted_proxies`)";
 
 const NO_PROXIES: &str = "`client_address` trusts no proxies, and any client can write that field \
                           (name the networks of the proxies by `trusted_proxies`, such as \

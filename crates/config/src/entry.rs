@@ -197,8 +197,7 @@ fn limit(
                 None => reader.mistake(
                     at,
                     format!(
-                        "it cannot be named so: {} bytes of name were given (use 1 to 64 printable \
-                         ASCII characters)",
+                        "its name of {} bytes is invalid (use 1 to 64 printable ASCII characters)",
                         name.len()
                     ),
                 ),

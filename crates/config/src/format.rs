@@ -31,7 +31,7 @@ impl Format {
             None => {
                 let ends = FORMATS.map(|(end, _)| end);
                 let ends = list(&ends, Quote::Code);
-                Err(format!("its name does not tell its format (let it end in one of {ends})"))
+                Err(format!("its name does not show its format (use one that ends in {ends})"))
             }
         }
     }
@@ -48,5 +48,5 @@ impl Format {
     }
 }
 
-const NO_YAML: &str = "YAML needs the feature `config-yaml` (add it to the features of `tollgate`, \
-                       or write TOML or JSON)";
+const NO_YAML: &str = "YAML needs the feature `yaml` of `tollgate-config` (add it, or write TOML \
+                       or JSON)";

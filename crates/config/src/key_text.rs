@@ -195,8 +195,8 @@ fn extractor(
             if name == AUTHORIZATION || name == COOKIE {
                 let instead = if name == COOKIE { "cookie session" } else { "bearer token" };
                 return Err(format!(
-                    "a secret would be in the store and in the log; write \"{instead}\", of which \
-                     they get a digest"
+                    "that would put a secret into the store and the log; write \"{instead}\", \
+                     which hashes it"
                 ));
             }
             if ADDRESS_FIELDS.contains(&name.as_str()) {
@@ -287,7 +287,7 @@ fn unknown(given: &str) -> String {
 }
 
 fn lacks_feature(source: &str, feature: &str) -> String {
-    format!("\"{source}\" needs the feature `{feature}`: add it to the features of `tollgate`")
+    format!("\"{source}\" needs the feature `{feature}` of `tollgate-config`: add it")
 }
 
 /// The fields in which proxies tell the address of a client. A client can write them as well, and

@@ -260,8 +260,8 @@ impl ConfigContent {
         }
         let names: Vec<_> = fields.iter().map(|given| given.field.name()).collect();
         Some(format!(
-            "{} would have an effect in a layer only, and the program makes none of this limit (a \
-             call names its own key and cost; leave the rest out)",
+            "{} would have an effect in a layer only, and the program makes none of this limit \
+             (leave this out: a call names its own key and cost)",
             list(&names, Quote::Code)
         ))
     }

@@ -112,8 +112,8 @@ impl NumberFields {
         let quota = match (per, self.kind.good()) {
             (Per::Calendar(calendar), Some(Kind::TokenBucket)) => {
                 let text = format!(
-                    "a token bucket has no windows, so none of a calendar (leave out `kind`, or \
-                     write a period in place of `{calendar}`)"
+                    "a token bucket has no windows of a calendar (leave out `kind`, or write a \
+                     period in place of `{calendar}`)"
                 );
                 reader.mistake(at, text);
                 return None;

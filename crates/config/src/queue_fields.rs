@@ -67,7 +67,7 @@ fn above_zero(
 ) -> Option<Duration> {
     if wait.is_zero() {
         let way_out = "write a longer time, or leave `queue` out";
-        reader.mistake(at, format!("`{name}` of no time lets no request wait ({way_out})"));
+        reader.mistake(at, format!("`{name}` of 0 lets no request wait ({way_out})"));
         return None;
     }
     Some(wait)

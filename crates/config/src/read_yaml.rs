@@ -55,7 +55,7 @@ impl TreeBuilder {
         let at = span.start.byte_offset();
         if event.tag().is_some() {
             let at = span.tag_start().and_then(|tag| tag.byte_offset()).or(at);
-            return Err(TreeError::new(at, "tags are not read (leave it out)"));
+            return Err(TreeError::new(at, "tags are not supported (leave it out)"));
         }
         match event {
             Event::DocumentStart(..) => {
@@ -66,7 +66,7 @@ impl TreeBuilder {
                 }
             }
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
-                return Err(TreeError::new(at, "aliases are not read (write the value out)"));
+                return Err(TreeError::new(at, "aliases are not supported (write the value out)"));
             }
             Event::Scalar(text, style, ..) => {
                 let value = match style {
@@ -126,7 +126,10 @@ fn name(node: &ConfigNode) -> Result<String, TreeError> {
         NodeValue::Text(text) => Ok(text.clone()),
         NodeValue::Number(number) => Ok(number.text.clone()),
         NodeValue::Flag(flag) => Ok(flag.to_string()),
-        _ => Err(TreeError::new(node.at, format!("a name is text here, and this is {node}"))),
+        _ => Err(TreeError::new(
+            node.at,
+            format!("a name is text here, and this is {node} (write text)"),
+        )),
     }
 }
 

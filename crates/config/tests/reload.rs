@@ -203,8 +203,8 @@ fn on_hangup(runtime: &Runtime) {
     let restart = server.line();
     assert!(
         restart.ends_with(
-            "limits.toml:3:1: limit \"per-client\": `key` and `cost` have changed (this takes a \
-             restart)"
+            "limits.toml:3:1: limit \"per-client\": `key` and `cost` have changed (this takes \
+             effect after a restart)"
         ),
         "{restart}"
     );

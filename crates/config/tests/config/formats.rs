@@ -159,11 +159,11 @@ fn yaml_that_is_none_tells_where() {
         ),
         (
             "limits:\n  a: &five 5 per hour\n  b: *five",
-            "3:6: aliases are not read (write the value out)",
+            "3:6: aliases are not supported (write the value out)",
         ),
-        ("limits:\n  b: *five", "2:6: aliases are not read (write the value out)"),
-        ("limits:\n  a: !!str 5 per hour", "2:6: tags are not read (leave it out)"),
-        ("limits: !map {}", "1:9: tags are not read (leave it out)"),
+        ("limits:\n  b: *five", "2:6: aliases are not supported (write the value out)"),
+        ("limits:\n  a: !!str 5 per hour", "2:6: tags are not supported (leave it out)"),
+        ("limits: !map {}", "1:9: tags are not supported (leave it out)"),
         (
             "limits:\n  a: 5 per hour\n---\nlimits:\n",
             "3:1: a second document begins here (a file has one; remove the `---`)",
@@ -207,7 +207,7 @@ fn columns_count_characters_and_lines_end_in_any_way() {
 
 #[test]
 fn a_name_of_a_file_tells_its_format() {
-    let way_out = "its name does not tell its format (let it end in one of `toml`, `json`, `yaml` \
+    let way_out = "its name does not show its format (use one that ends in `toml`, `json`, `yaml` \
                    and `yml`)";
     for name in ["limits", "limits.conf", "toml"] {
         let error = Config::from_text(name, "").unwrap_err();

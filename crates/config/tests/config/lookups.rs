@@ -139,8 +139,8 @@ fn what_no_code_uses_is_told_at_the_end_of_the_set_up() {
         format!("limits.json:1:22: `on_failure` has no effect: {defaults}"),
         format!("limits.json:2:2: `client_address` has no effect: {address}"),
         "limits.json:4:2: limit \"api\": `key` and `cost` would have an effect in a layer only, \
-         and the program makes none of this limit (a call names its own key and cost; leave the \
-         rest out)"
+         and the program makes none of this limit (leave this out: a call names its own key and \
+         cost)"
             .to_owned(),
         logins.clone(),
     ]);
@@ -151,8 +151,8 @@ fn what_no_code_uses_is_told_at_the_end_of_the_set_up() {
     finish(&[logins]);
     let logins = config.limit("logins").unwrap();
     let queue = "limits.json:6:2: limit \"logins\": `queue` would have an effect in a layer only, \
-                 and the program makes none of this limit (a call names its own key and cost; leave \
-                 the rest out)";
+                 and the program makes none of this limit (leave this out: a call names its own \
+                 key and cost)";
     finish(&[queue.to_owned()]);
     let by_user = extension(|user: &u64| *user);
     drop(logins.layer_with_key(&in_memory(), by_user).unwrap());

@@ -184,15 +184,9 @@ fn a_name_is_one_that_a_header_field_can_hold() {
     let way_out = "(use 1 to 64 printable ASCII characters)";
     is_wrong(
         &format!("{{limits: {{¶{long}: \"5 per hour\"}}}}"),
-        &[&format!(
-            "limit \"{}…\": it cannot be named so: 65 bytes of name were given {way_out}",
-            &long[..60]
-        )],
+        &[&format!("limit \"{}…\": its name of 65 bytes is invalid {way_out}", &long[..60])],
     );
-    is_wrong_beside_quota(
-        "name: ¶\"\"",
-        &format!("it cannot be named so: 0 bytes of name were given {way_out}"),
-    );
+    is_wrong_beside_quota("name: ¶\"\"", &format!("its name of 0 bytes is invalid {way_out}"));
     is_wrong_beside_quota(
         "name: ¶7",
         "`name` is the number 7 (write text, such as \"per-tenant\")",
@@ -240,13 +234,13 @@ fn a_key_is_one_that_a_file_can_name() {
         ),
         (
             "\"header authorization\"",
-            "a secret would be in the store and in the log; write \"bearer token\", of which \
-             they get a digest",
+            "that would put a secret into the store and the log; write \"bearer token\", which \
+             hashes it",
         ),
         (
             "\"header Cookie\"",
-            "a secret would be in the store and in the log; write \"cookie session\", of which \
-             they get a digest",
+            "that would put a secret into the store and the log; write \"cookie session\", which \
+             hashes it",
         ),
         ("\"header X-Forwarded-For\"", written_by_clients),
         ("\"bearer token or header forwarded\"", written_by_clients),
@@ -309,7 +303,7 @@ fn conditions_are_ones_that_can_apply() {
          the program, `from` is \"connection\")",
     );
     for (given, way_out) in [
-        ("\"110%\"", "a portion of 110 percent is more than all (use 0 to 100)"),
+        ("\"110%\"", "use 0% to 100%"),
         ("\"0.5%\"", "write whole percent, such as \"10%\"; less than one is \"1 in 1000\""),
         ("\"-1%\"", "write whole percent, such as \"10%\"; less than one is \"1 in 1000\""),
         ("\"1 in 0\"", "write \"10%\" or \"1 in 1000\""),
@@ -392,12 +386,11 @@ fn a_queue_is_one_in_which_requests_can_wait() {
     );
     is_wrong_beside_quota(
         "queue: ¶\"0s\"",
-        "`queue` of no time lets no request wait (write a longer time, or leave `queue` out)",
+        "`queue` of 0 lets no request wait (write a longer time, or leave `queue` out)",
     );
     is_wrong_beside_quota(
         "queue: {max_wait: ¶\"0s\"}",
-        "`queue.max_wait` of no time lets no request wait (write a longer time, or leave `queue` \
-         out)",
+        "`queue.max_wait` of 0 lets no request wait (write a longer time, or leave `queue` out)",
     );
     is_wrong_beside_quota(
         "queue: ¶{max_waiters: 5}",
@@ -546,8 +539,8 @@ fn the_address_of_clients_is_one_that_they_cannot_choose() {
         ),
         (
             "{from: \"header x-real-ip\", trusted_hops: ¶1}",
-            "`client_address.trusted_hops` counts the entries of a list, and a header of its own \
-             has one (name the networks of the proxies by `trusted_proxies`)",
+            "`client_address.trusted_hops` counts the entries of a list, and a header of one \
+             address has none (name the networks of the proxies by `trusted_proxies`)",
         ),
         (
             "{from: \"forwarded\", trusted_hops: ¶0}",

@@ -51,11 +51,11 @@ fn a_comparison_names_the_numbers_that_differ_and_what_takes_a_restart() {
             told,
             [
                 "limit \"api\": 20 per second (it was 10 per second)",
-                "`dialects` and `on_failure` have changed (this takes a restart)",
-                "limit \"api\": `key`, `cost` and `shadow` have changed (this takes a restart)",
-                "limit \"old\": it is gone, and its last numbers count until a restart",
-                "limit \"new\": it is new, and the program looks limits up when it starts (this \
-                 takes a restart)",
+                "`dialects` and `on_failure` have changed (this takes effect after a restart)",
+                "limit \"api\": `key`, `cost` and `shadow` have changed (this takes effect after a \
+                 restart)",
+                "limit \"old\": it was removed, and its last numbers count until a restart",
+                "limit \"new\": it is new (this takes effect after a restart)",
             ]
         );
         assert!(!changes.is_empty());
@@ -71,8 +71,9 @@ fn a_comparison_names_the_numbers_that_differ_and_what_takes_a_restart() {
         config("{\n enabled: false, limits: {\n a: {cost: 3, quota: \"5 per hour\"}}}", "json");
     assert_eq!(
         running.compare(&next, &in_memory()).to_string(),
-        "limits.json:2:2: `enabled` has changed (this takes a restart)\n\
-         limits.json:3:8: limit \"a\": `cost` has changed (this takes a restart)"
+        "limits.json:2:2: `enabled` has changed (this takes effect after a \
+         restart)\nlimits.json:3:8: limit \"a\": `cost` has changed (this takes effect after a \
+         restart)"
     );
 }
 
@@ -246,9 +247,7 @@ fn nothing_is_applied_if_the_limiter_refuses_numbers() {
     let next = config("{limits: {a: \"6 per hour\", b: \"6 per hour\"}}", "toml");
     let error = running.apply(&next, &limiter).unwrap_err().to_string();
     assert!(
-        error.starts_with(
-            "limits.toml: limit \"b\" keeps its numbers, since it cannot have 6 per hour"
-        ),
+        error.starts_with("limits.toml: limit \"b\" keeps its quota, and cannot take 6 per hour"),
         "{error}"
     );
     let [a, b] = running.limits(["a", "b"]).unwrap();
@@ -271,10 +270,10 @@ fn plans_that_began_alike_do_not_take_the_numbers_of_each_other() {
     let changes = running.apply(&next, &limiter).unwrap();
     assert_eq!(
         changes.to_string(),
-        "limits.json:1:13: limit \"free\": it began with the name and the numbers of \"pro\", and \
-         can have others at a restart only\n\
-         limits.json:2:2: limit \"pro\": it began with the name and the numbers of \"free\", and \
-         can have others at a restart only"
+        "limits.json:1:13: limit \"free\": it has shared its name and numbers with \"pro\" since \
+         the start, and can leave them at a restart only\nlimits.json:2:2: limit \"pro\": it has \
+         shared its name and numbers with \"free\" since the start, and can leave them at a \
+         restart only"
     );
     let [free, pro] = running.limits(["free", "pro"]).unwrap();
     assert_eq!(numbers(&limiter, &[&free, &pro]), ["5 per hour", "5 per hour"]);
