@@ -44,7 +44,7 @@ pub(super) async fn fields(
         return Err(AdminError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             format!(
-                "content type `{}` is not that of JSON (send `Content-Type: application/json`)",
+                "content type `{}` is not JSON (send `Content-Type: application/json`)",
                 excerpt(given.as_deref().unwrap_or_default())
             ),
         ));
@@ -56,7 +56,7 @@ pub(super) async fn fields(
             );
             return AdminError::new(StatusCode::PAYLOAD_TOO_LARGE, detail);
         }
-        AdminError::bad_request("the body has not come to its end")
+        AdminError::bad_request("the body ended too early (send it again)")
     })?;
     match serde_json::from_slice(&body.to_bytes()) {
         Ok(Value::Object(fields)) => Ok(fields),

@@ -89,7 +89,7 @@ pub(super) async fn not_found() -> AdminError {
 pub(super) async fn method_not_allowed() -> AdminError {
     AdminError::new(
         StatusCode::METHOD_NOT_ALLOWED,
-        "this path has other methods (GET to look, DELETE to reset a key, and POST to `penalize` and \
-         `block`)",
+        "this path does not have this method (use GET to look, DELETE to reset a key, and POST to \
+         `penalize` and `block`)",
     )
 }

@@ -17,9 +17,7 @@ pub(super) fn encode(text: &str) -> String {
 /// The segments of a path, decoded.
 pub(super) fn segments<T>(path: Result<Path<T>, PathRejection>) -> Result<T, AdminError> {
     let wrong = |_| {
-        AdminError::bad_request(
-            "the path is not UTF-8 when its `%` are decoded (bytes in a key are written as `b=00ff`)",
-        )
+        AdminError::bad_request("the decoded path is not UTF-8 (write bytes in a key as `b=00ff`)")
     };
     path.map(|Path(segments)| segments).map_err(wrong)
 }

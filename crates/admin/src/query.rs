@@ -57,8 +57,7 @@ fn kind(name: &str) -> Result<DebtorKind, AdminError> {
     let kinds = [DebtorKind::InDebt, DebtorKind::Blocked];
     kinds.into_iter().find(|kind| name_of(*kind) == name).ok_or_else(|| {
         AdminError::bad_request(format!(
-            "state `{}` is not one of a bucket on the list (there are `blocked` and `debt`, and both \
-             without it)",
+            "state `{}` is unknown (use `blocked` or `debt`, or leave it out for both)",
             excerpt(name)
         ))
     })

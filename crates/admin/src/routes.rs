@@ -102,8 +102,8 @@ pub fn admin<L: Into<Limit>>(
         let is_twice = limits.iter().take(nth).any(|other| other.name() == limit.name());
         assert!(
             !is_twice,
-            "two limits have the name `{}`, by which the routes tell them apart (of plans that share \
-             a name, give one)",
+            "two limits have the name `{}`, and the routes find limits by name (of plans that \
+             share a name, give one)",
             limit.name()
         );
     }

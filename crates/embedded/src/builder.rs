@@ -119,7 +119,7 @@ impl EmbeddedBuilder {
         if self.settings.deadline.is_zero() {
             return Err(BackendError::misconfigured(
                 NAME,
-                "a deadline of 0 leaves no time to decide (it must be more, a second unless set)",
+                "a deadline of 0 leaves no time to decide (use more than 0; the default is 1 s)",
             ));
         }
         let file = BucketFile::open(&self.path)?;

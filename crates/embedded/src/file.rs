@@ -70,7 +70,7 @@ impl BucketReader {
     pub(super) fn get(&self, name: &str) -> Result<Option<BucketRecord>, BackendError> {
         let Some(value) = self.0.get(name).map_err(failure)? else { return Ok(None) };
         decode_record(value.value()).map(Some).map_err(|wrong| {
-            let cause = format!("what is stored as `{name}` is no bucket: {wrong}");
+            let cause = format!("the value of `{name}` is not a bucket: {wrong}");
             BackendError::undecidable(NAME, cause)
         })
     }
@@ -263,7 +263,7 @@ fn open_failure(path: &Path, error: redb::Error) -> BackendError {
         redb::Error::DatabaseAlreadyOpen | redb::Error::LockProtocolMismatch => format!(
             "`{path_text}` is open in another process, or in another store of this one (clone the \
              store within a process, and give each process a file of its own; processes that share \
-             their limits need a server, as Redis)"
+             their limits need a server, such as Redis)"
         ),
         redb::Error::UpgradeRequired(_) | redb::Error::TableTypeMismatch { .. } => {
             return foreign(path, "it is a database in another format");
@@ -274,7 +274,7 @@ fn open_failure(path: &Path, error: redb::Error) -> BackendError {
         redb::Error::Corrupted(what) => return damaged(path, &what),
         redb::Error::Io(error) => match error.kind() {
             ErrorKind::InvalidData | ErrorKind::UnexpectedEof => {
-                return foreign(path, "it is no database");
+                return foreign(path, "it is not a database");
             }
             ErrorKind::NotFound => format!(
                 "`{path_text}` cannot be created, as its directory does not exist (create the \
@@ -296,7 +296,7 @@ fn open_failure(path: &Path, error: redb::Error) -> BackendError {
 
 fn foreign(path: &Path, what: &str) -> BackendError {
     let wrong = format!(
-        "`{}` is no file of this store: {what} (choose another file; this one was not changed)",
+        "`{}` is not a file of this store: {what} (choose another file; this one was not changed)",
         path.display()
     );
     BackendError::misconfigured(NAME, wrong)
@@ -315,7 +315,7 @@ pub(super) fn failure(error: impl Into<redb::Error>) -> BackendError {
     match error.into() {
         redb::Error::Io(error) => match error.kind() {
             ErrorKind::StorageFull | ErrorKind::FileTooLarge | ErrorKind::QuotaExceeded => {
-                let cause = format!("{error} (free some space; the file then goes on by itself)");
+                let cause = format!("{error} (free some space: the store then recovers by itself)");
                 BackendError::full(NAME, cause)
             }
             _ => BackendError::unavailable(NAME, error),

@@ -23,7 +23,7 @@ use tollgate::quota::QuotaError;
 /// assert_eq!(
 ///     error.to_string(),
 ///     "limit `hot` cannot be leased: it may reserve tokens without bound, as max_reserved is not \
-///      set, and an instant that one node has promised cannot be moved among nodes (set \
+///      set, and a lease cannot reserve, as nodes do not share their instants (set \
 ///      `.max_reserved(0)`)"
 /// );
 /// ```
@@ -85,7 +85,7 @@ impl fmt::Display for LeaseError {
                     )?,
                 }
                 f.write_str(
-                    ", and an instant that one node has promised cannot be moved among nodes (set \
+                    ", and a lease cannot reserve, as nodes do not share their instants (set \
                      `.max_reserved(0)`)",
                 )
             }
@@ -94,15 +94,14 @@ impl fmt::Display for LeaseError {
                 "it has {count} shards, which leasing replaces (leave `.shards({count})` out)"
             ),
             LeaseProblem::Windows => f.write_str(
-                "its windows are those of a calendar or begin with the first use, and a node cannot \
-                 tell when a window of the store ends (use `fixed_window` alone, or charge the store \
-                 itself)",
+                "its windows follow a calendar or the first use, so a node does not know when they \
+                 end (use `fixed_window` alone, or do not lease this limit)",
             ),
             LeaseProblem::Numbers(why) => why.fmt(f),
             LeaseProblem::Deadline { deadline, longest } => write!(
                 f,
-                "its questions may take up to {deadline:?}, and a quarter of the life of its lots \
-                 is {longest:?} (set a deadline of at most {longest:?}, or raise the capacity)"
+                "its deadline of {deadline:?} is longer than {longest:?}, a quarter of the life of \
+                 its lots (set a deadline of at most {longest:?}, or raise the capacity)"
             ),
         }
     }

@@ -207,9 +207,8 @@ impl fmt::Display for Unleasable {
             ),
             Self::ShortLife { life } => write!(
                 f,
-                "a lot would live for half of the time in which the bucket fills, {:?}, and has to \
-                 outlive its trips to the store, so for {:?} at least (raise the capacity to what \
-                 is gained in {:?})",
+                "a lot would live for {:?}, half of the time in which the bucket fills, and trips \
+                 to the store need {:?} (raise the capacity to what is gained in {:?})",
                 time(*life),
                 time(MIN_LIFE),
                 time(MIN_LIFE.saturating_mul(2)),

@@ -73,7 +73,7 @@ fn several<S: SwapStore>(charges: &[OwnedCharge]) -> BackendError {
     names.dedup();
     let cause = format!(
         "the call charges several buckets at once, of `{}`, and this store swaps one value at a \
-         time (limit by one limit in each call, or implement `SwapStore::swap_all` and set \
+         time (use one limit in each call, or implement `SwapStore::swap_all` and set \
          `SWAPS_SEVERAL`)",
         names.join("`, `")
     );

@@ -353,7 +353,7 @@ fn read<S: SwapStore>(
     value: Option<&[u8]>,
 ) -> Result<Option<BucketRecord>, BackendError> {
     value.map(decode_record).transpose().map_err(|wrong| {
-        let cause = format!("the value of `{name}` is no bucket: {wrong}");
+        let cause = format!("the value of `{name}` is not a bucket: {wrong}");
         BackendError::undecidable(S::NAME, cause)
     })
 }

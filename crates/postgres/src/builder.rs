@@ -299,7 +299,7 @@ impl PostgresBuilder {
         })?;
         if self.deadline.is_zero() {
             let zero =
-                "a deadline of 0 leaves no time to decide (it must be more, 50 ms unless set)";
+                "a deadline of 0 leaves no time to decide (use more than 0; the default is 50 ms)";
             return Err(wrong(zero.to_owned()));
         }
         let schema = Schema::new(&self.schema).map_err(wrong)?;

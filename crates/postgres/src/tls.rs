@@ -95,7 +95,7 @@ pub(super) fn manager(
         return Ok((Manager::from_connect(config, connect, recycling), Canceller::Tls(tls)));
     }
     if config.get_ssl_mode() == SslMode::Require && !cfg!(feature = "tls") {
-        return Err("`sslmode=require` needs the feature `tls`");
+        return Err("`sslmode=require` needs the feature `tls` of `tollgate-postgres`");
     }
     let connect = Watched { tls: NoTls, overdue: overdue.clone() };
     Ok((Manager::from_connect(config, connect, recycling), Canceller::Plain))

@@ -279,7 +279,7 @@ impl RedisBuilder {
         if settings.deadline.is_zero() {
             return Err(BackendError::misconfigured(
                 "redis",
-                "a deadline of 0 leaves no time to decide (it must be more, 50 ms unless set)",
+                "a deadline of 0 leaves no time to decide (use more than 0; the default is 50 ms)",
             ));
         }
         let names = KeyNames::new(prefix, hash_tag, secret.as_deref())

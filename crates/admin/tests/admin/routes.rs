@@ -333,16 +333,13 @@ async fn what_is_malformed_is_answered_with_the_way_out() {
         ("/login/hmac=9486dee870413ee96e370a8f3def234a", "name the key itself"),
         ("/login/a%7C", "a part is empty"),
         ("/login/100%25", "write `%` of text as `%25`"),
-        ("/login/%FF", "the path is not UTF-8"),
+        ("/login/%FF", "the decoded path is not UTF-8"),
         ("/login/alice?cost=-1", "cost `-1` is not a whole number from 0 to"),
         (
             "/login/alice?cost=1&price=2",
             "`price` is not a parameter of this path (there are `cost`)",
         ),
-        (
-            "/login?state=odd",
-            "state `odd` is not one of a bucket on the list (there are `blocked` and",
-        ),
+        ("/login?state=odd", "state `odd` is unknown (use `blocked` or `debt`,"),
         ("/login?max=0", "max `0` is not a whole number from 1 to 1000"),
         ("/login?max=1001", "max `1001` is not a whole number from 1 to 1000"),
         ("/login?order=up", "(there are `state`, `max` and `after`)"),
@@ -412,7 +409,7 @@ async fn a_request_that_a_form_of_another_site_can_send_changes_nothing() {
         assert!(detail(&reply, 415).contains("send `Content-Type: application/json`"));
     }
     let reply = send(Method::POST, "/login/alice/penalize", &[]).await;
-    assert!(detail(&reply, 415).starts_with("content type `` is not that of JSON"));
+    assert!(detail(&reply, 415).starts_with("content type `` is not JSON"));
     for site in ["cross-site", "same-site", ""] {
         let other = ("sec-fetch-site", site);
         for reply in [

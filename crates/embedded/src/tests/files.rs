@@ -63,8 +63,8 @@ fn files_of_others_are_refused_and_stay_as_they_are() {
     fs::write(&cut, &fs::read(&other).unwrap()[..100]).unwrap();
     for (path, what) in [
         (&other, "it is the database of another program"),
-        (&text, "it is no database"),
-        (&short, "it is no database"),
+        (&text, "it is not a database"),
+        (&short, "it is not a database"),
         (&cut, "cut.db"),
     ] {
         let before = fs::read(path).unwrap();
@@ -161,7 +161,7 @@ async fn a_value_that_is_no_bucket_is_an_error_and_stays() {
     for error in [take, reset] {
         assert!(!error.is_outage());
         let text = error.to_string();
-        assert!(text.contains("what is stored as `login:s%01a` is no bucket"), "{text}");
+        assert!(text.contains("the value of `login:s%01a` is not a bucket"), "{text}");
     }
     // Other buckets are decided, and the sweep of their commits leaves it alone.
     let limiter = RateLimiter::new(store);

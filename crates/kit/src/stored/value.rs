@@ -22,7 +22,7 @@ pub fn encode_record(record: &BucketRecord) -> [u8; RECORD_LEN] {
 /// The record of these bytes; the error says why they are none.
 pub fn decode_record(bytes: &[u8]) -> Result<BucketRecord, &'static str> {
     let Ok([version, numbers @ ..]) = <&[u8; RECORD_LEN]>::try_from(bytes) else {
-        return Err("it has not the length of 49 bytes");
+        return Err("it is not 49 bytes long");
     };
     if *version != VERSION {
         return Err("its first byte, the version of the format, is not 1");
@@ -31,7 +31,7 @@ pub fn decode_record(bytes: &[u8]) -> Result<BucketRecord, &'static str> {
     for (number, place) in read.iter_mut().zip(numbers.as_chunks::<8>().0) {
         *number = i64::from_be_bytes(*place);
     }
-    BucketRecord::from_numbers(read).ok_or("no quota has its numbers")
+    BucketRecord::from_numbers(read).ok_or("its numbers are those of no quota")
 }
 
 #[cfg(test)]

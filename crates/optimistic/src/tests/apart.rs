@@ -19,7 +19,7 @@ async fn several_limits_in_one_call_fail_before_anything_is_sent() {
     assert_eq!(
         error.to_string(),
         "map backend can never decide this: the call charges several buckets at once, of `first`, \
-         `second`, and this store swaps one value at a time (limit by one limit in each call, or \
+         `second`, and this store swaps one value at a time (use one limit in each call, or \
          implement `SwapStore::swap_all` and set `SWAPS_SEVERAL`)"
     );
     assert!(!error.is_outage());

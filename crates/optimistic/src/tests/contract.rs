@@ -211,7 +211,7 @@ async fn foreign_values_are_an_error_and_stay() {
             assert!(!error.is_outage(), "{error}");
             let text = error.to_string();
             let begins =
-                "map backend can never decide this: the value of `login:s%01a` is no bucket: ";
+                "map backend can never decide this: the value of `login:s%01a` is not a bucket: ";
             assert!(text.starts_with(begins), "{text}");
         }
         assert_eq!(map.state.lock().unwrap().values.get(&name), Some(&stored));

@@ -140,7 +140,7 @@ fn parse(url: &str, which: UrlPosition, common: &ConnectOptions) -> Result<Serve
         _ => (false, format!("{scheme}://{rest}")),
     };
     if is_tls && cfg!(not(feature = "tls")) {
-        return Err(unusable("it asks for TLS, which needs the feature `tls` of tollgate"));
+        return Err(unusable("it asks for TLS, which needs the feature `tls` of `tollgate-redis`"));
     }
     if let Some(problem) = problem(&scheme, rest, &plain) {
         return Err(unusable(problem));

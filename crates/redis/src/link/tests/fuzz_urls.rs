@@ -22,7 +22,7 @@ const MARK: &str = "Zq7";
 const PROBLEMS: [&str; 11] = [
     "it has no `://`",
     "its scheme is not that of a server",
-    "it asks for TLS, which needs the feature `tls` of tollgate",
+    "it asks for TLS, which needs the feature `tls` of `tollgate-redis`",
     "its host or its port is missing or invalid",
     "its host or its port is missing or invalid (is there an `@` before the host?)",
     "there is an `@` or a `#` after its host",

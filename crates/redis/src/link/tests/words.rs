@@ -101,7 +101,7 @@ async fn a_wrong_setting_is_reported_with_the_way_out() {
     );
     assert_eq!(
         told(at().deadline(Duration::ZERO)),
-        "a deadline of 0 leaves no time to decide (it must be more, 50 ms unless set)"
+        "a deadline of 0 leaves no time to decide (use more than 0; the default is 50 ms)"
     );
     for wrong in [at().prefix("a b"), at().hash_tag(HashTag::Fixed("{}".into()))] {
         assert!(told(wrong).contains("letters"));
@@ -114,8 +114,8 @@ fn tls_needs_its_feature() {
     assert_eq!(
         wrong("rediss://user:secret@host"),
         "the URL of the server cannot be used: it asks for TLS, which needs the feature `tls` of \
-         tollgate (write redis://user:password@host:port/db, rediss:// for TLS or unix:///path for a \
-         socket, and in a password %40 for `@`, %2F for `/` and so on)"
+         `tollgate-redis` (write redis://user:password@host:port/db, rediss:// for TLS or \
+         unix:///path for a socket, and in a password %40 for `@`, %2F for `/` and so on)"
     );
 }
 
