@@ -1,6 +1,7 @@
 use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
 use axum::{Router, middleware::map_response, routing::get};
+use tollgate::key::global;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter, Rule};
 
 const API: Limit = Limit::new("api", Quota::token_bucket(1, MINUTE));
@@ -14,7 +15,8 @@ async fn cors(mut response: Response) -> Response {
 }
 
 fn app(limiter: &RateLimiter) -> Router {
-    let api = Rule::new(&API).only_if(|head| head.method() != Method::OPTIONS); // no preflights
+    let api = Rule::new(&API).key(global());
+    let api = api.only_if(|head| head.method() != Method::OPTIONS); // no preflights
     let app = Router::new().route("/", get(async || "hello"));
     app.layer(limiter.layer(api)).layer(map_response(cors))
 }

@@ -1,11 +1,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tollgate::key::global;
 use tollgate::{Limit, MINUTE, Quota, Rule};
 
 const API: Limit = Limit::new("api", Quota::token_bucket(1, MINUTE));
 
 fn rule(is_on: Arc<AtomicBool>) -> Rule {
-    Rule::new(&API).only_if(move |_| is_on.load(Ordering::Relaxed))
+    Rule::new(&API).key(global()).only_if(move |_| is_on.load(Ordering::Relaxed))
 }
 
 mod tests {

@@ -1,4 +1,5 @@
 use tollgate::fields::Dialect;
+use tollgate::key::global;
 use tollgate::middleware::{RateLimit, ResponseBody};
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 use tonic::transport::Channel;
@@ -8,7 +9,8 @@ use tower::Layer;
 const THEIRS: Limit = Limit::new("their-grpc", Quota::token_bucket(1, MINUTE));
 
 fn client(limiter: &RateLimiter, channel: Channel) -> HealthClient<RateLimit<Channel>> {
-    let layer = limiter.layer(&THEIRS).dialects(Dialect::None); // or `.queue(MINUTE)`, to wait
+    // Add `.queue(MINUTE)` to wait instead.
+    let layer = limiter.layer(&THEIRS).key(global()).dialects(Dialect::None);
     HealthClient::new(layer.layer(channel))
 }
 

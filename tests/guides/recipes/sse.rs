@@ -2,6 +2,7 @@ use axum::response::sse::{Event, Sse};
 use axum::{Router, routing::post};
 use futures_util::{Stream, StreamExt, stream};
 use std::convert::Infallible;
+use tollgate::key::global;
 use tollgate::middleware::Meter;
 use tollgate::{DAY, Limit, Quota, RateLimitExt, RateLimiter};
 
@@ -16,7 +17,8 @@ async fn chat(meter: Meter) -> Sse<impl Stream<Item = Result<Event, Infallible>>
 }
 
 fn app(limiter: &RateLimiter) -> Router {
-    Router::new().route("/chat", post(chat).rate_limit(limiter.layer(&LLM).cost(300).settle()))
+    let layer = limiter.layer(&LLM).key(global()).cost(300).settle();
+    Router::new().route("/chat", post(chat).rate_limit(layer))
 }
 
 mod tests {

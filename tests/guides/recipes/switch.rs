@@ -1,11 +1,12 @@
 use axum::{Router, routing::get};
+use tollgate::key::global;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 
 const API: Limit = Limit::new("api", Quota::token_bucket(1, MINUTE));
 
 fn app(is_limited: bool) -> Router {
     let limiter = RateLimiter::in_memory().enabled(is_limited);
-    Router::new().route("/", get(async || "hello")).layer(limiter.layer(&API))
+    Router::new().route("/", get(async || "hello")).layer(limiter.layer(&API).key(global()))
 }
 
 mod tests {
