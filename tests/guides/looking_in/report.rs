@@ -11,7 +11,7 @@ async fn report(limiter: &RateLimiter) -> Result<String, RateLimited> {
             lines.collect()
         }
         DebtorReport::Count(count) => format!("{} in debt\n", count.in_debt()),
-        _ => "this store cannot tell\n".to_owned(),
+        _ => "this store lists nothing\n".to_owned(),
     })
 }
 
