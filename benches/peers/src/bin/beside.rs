@@ -77,7 +77,7 @@ async fn table(figures: &str) -> String {
             ],
         ),
         (
-            "left of 5 a day for a client, after 1 request and 4 refusals by a limit of its user",
+            "tokens left of 5 a day, after 1 request and 4 that another limit refused",
             [
                 left(ours_two()).await,
                 left(tower_governor_two()).await,
@@ -85,7 +85,7 @@ async fn table(figures: &str) -> String {
             ],
         ),
         (
-            "let through by a limit of 5, of 20 requests with a made-up `X-Forwarded-For`",
+            "admitted by a limit of 5, of 20 requests with a made-up `X-Forwarded-For`",
             [
                 spoofed(ours(Rule::new(&PER_CLIENT).key(behind_proxies()))).await,
                 spoofed(tower_governor_smart()).await,
