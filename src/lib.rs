@@ -2,9 +2,9 @@
 
 //!
 //! A [`Limit`] is a named [`Quota`]: a *token bucket*, which refills continuously, or a *fixed
-//! window*, which refills at the start of each window. A [`RateLimiter`] admits a request if its
-//! tokens are there, and says otherwise exactly when they will be. Use it as a layer around a
-//! service, on a single route, or by a call.
+//! window*, which refills at the start of each window. A [`RateLimiter`] admits a request if there are
+//! enough tokens, and otherwise says exactly when there will be. Use it as a layer around a service,
+//! on a single route, or by a call.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -33,13 +33,13 @@
 //! # }
 //! ```
 //!
-//! The server has to pass on the addresses of its clients, or each request lacks its key and gets a
-//! 500: `app.into_make_service_with_connect_info::<SocketAddr>()`.
+//! Serve the app with `app.into_make_service_with_connect_info::<SocketAddr>()`. Without it, requests
+//! lack their key, the address of the client, and get a 500.
 //!
 //! # Where to look
 //!
 //! * [The guides](_guide), one for each need: numbers, users and proxies, queues, plans, real costs,
-//!   Redis, testing, recipes, and the words of other limiters.
+//!   Redis, testing, recipes, and migrating from other limiters.
 //! * [`Quota`]: the numbers of a limit, in code or as text (`"10 per minute, capacity 20"`).
 //! * [`middleware`]: the layer, for servers and clients; [`routes`]: limits on routes of axum;
 //!   [`key`]: keys of requests; [`fields`]: header fields.
@@ -48,7 +48,7 @@
 //! * `observe`: an observer for traces, and [`Observer`] for one of your own.
 //! * [`backend`]: stores: memory, those of the crates below, or your own.
 //! * [`clock`]: time, also for tests; [`algebra`]: the formula, and
-//!   [`calculate`](algebra::calculate) to predict what it says.
+//!   [`calculate`](algebra::calculate) to predict decisions.
 //!
 //! Crates of the same version add more. Stores:
 //!
@@ -59,9 +59,9 @@
 //! | [`tollgate-sqlx`](https://docs.rs/tollgate-sqlx) | decisions inside transactions of `sqlx` |
 //! | [`tollgate-embedded`](https://docs.rs/tollgate-embedded) | buckets in a file of this machine, which survive a restart |
 //! | [`tollgate-optimistic`](https://docs.rs/tollgate-optimistic) | buckets in any store that can compare and swap |
-//! | [`tollgate-leasing`](https://docs.rs/tollgate-leasing) | lots of tokens that each node serves from its memory, for limits hotter than a store |
+//! | [`tollgate-leasing`](https://docs.rs/tollgate-leasing) | batches of tokens that each node serves from memory, for limits that one store cannot keep up with |
 //!
-//! And what stands around them:
+//! Around the limiter:
 //!
 //! | crate | adds |
 //! |---|---|
@@ -70,7 +70,7 @@
 //! | [`tollgate-config`](https://docs.rs/tollgate-config) | limits from a file, with keys, conditions and queues, reloaded while the service runs |
 //! | [`tollgate-conformance`](https://docs.rs/tollgate-conformance) | the contract of a store as a test suite |
 //! | [`tollgate-metrics`](https://docs.rs/tollgate-metrics) | an observer for the facade crate `metrics`: Prometheus, OpenTelemetry |
-//! | [`tollgate-plan`](https://crates.io/crates/tollgate-plan) | a program that replays an access log against a quota, and says what it would refuse |
+//! | [`tollgate-plan`](https://crates.io/crates/tollgate-plan) | a program that replays an access log against a quota, and counts the refusals |
 //!
 //! # What it does not do
 //!

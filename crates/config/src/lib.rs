@@ -2,7 +2,7 @@
 //!
 //! An operator sets the numbers, the key, the cost, conditions, the queue, header fields, and the
 //! policy while the store fails. The program looks up each limit by its name when it starts. A
-//! mistake on either side is an error then, and not at the first request.
+//! mistake in the file or in the program is an error at the start, and not at the first request.
 //!
 //! # Examples
 //!
@@ -53,8 +53,8 @@
 //! A mistake that would pass silently is an error: a limit without a key in a layer, a field
 //! without an effect, an entry that no code looks up.
 //!
-//! A file that is hostile costs a bounded time: its length and the depth of its tables are bounded,
-//! and an alias in YAML is an error.
+//! Reading a hostile file takes a bounded time: its length and the depth of its tables are bounded, and
+//! an alias in YAML is an error.
 
 #![warn(clippy::unwrap_used, clippy::expect_used)]
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]

@@ -35,14 +35,12 @@
 //! [`apply_all`](tollgate::backend::apply_all), [`adjust_all`](tollgate::backend::adjust_all) and
 //! [`reset_all`](tollgate::backend::reset_all), at the time that the store has [reported](tollgate::backend::Applied::now).
 //! The two answers have to be equal to the bit: each verdict, state, number of units and wait. A test that
-//! fails shows what was asked, the state of the bucket, what the contract wants, and what the store
-//! answered. Random calls are the same in each run, and the message names their seed.
+//! fails shows the call, the state of the bucket, the answer of the contract, and that of the store. Random calls are the same in each run, and the message names their seed.
 //!
 //! A store may leave out [`debtors`](tollgate::backend::Backend::debtors). If it lists or counts them, that is
 //! checked as well.
 //!
-//! Calls that run at the same time have no order that is known. There, the suite counts what was
-//! admitted, and checks it by [`check_history`](tollgate::algebra::check_history).
+//! Concurrent calls have no known order. There, the suite counts the admitted units, and checks them by [`check_history`](tollgate::algebra::check_history).
 //!
 //! # What the store needs
 //!

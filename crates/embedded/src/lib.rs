@@ -10,7 +10,7 @@
 //! }
 //! ```
 //!
-//! The [guide] says when that is worth it, what it costs, and what happens when the disk fails.
+//! The [guide] has the use cases, the costs, and the behaviour when the disk fails.
 //!
 //! # Design
 //!
@@ -22,10 +22,10 @@
 //!    +----answers------+  +------report------+
 //! ```
 //!
-//! The decider takes all jobs that have come, and decides them one after the other on what is
-//! pending and what is in the file. What they change is pending until a commit has written it. One
-//! commit at a time is under way, so all that is decided meanwhile travels in the next. The disk
-//! therefore bounds how long a decision takes, and not how many there are.
+//! The decider takes all waiting jobs, and decides them one after the other on the pending changes
+//! and the file. A change is pending until a commit has written it. One commit at a time is under
+//! way, and the next one carries all decisions made meanwhile. So the disk bounds how long a decision
+//! takes, and not how many there are.
 //!
 //! A [durable](Durability::Durable) decision is answered by the report of its commit. If the commit
 //! fails, all that is pending is discarded, since later decisions count on earlier ones. A
@@ -37,7 +37,7 @@
 //! builder     the settings
 //! decider     decides jobs, and answers them
 //! committer   writes what they changed
-//! inbox       what the callers and the committer tell the decider
+//! inbox       messages of the callers and the committer to the decider
 //! sweep       removes full buckets from the file, and keeps it within its bound
 //! file        the file: opening, reading, writing, and their errors
 //! list        reads the file for operators, and not for decisions

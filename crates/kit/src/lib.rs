@@ -1,6 +1,6 @@
-//! What the stores of tollgate share. It is no public interface, is exempt from semantic versioning,
-//! and each store names its version exactly: for a store of your own, use
-//! [`tollgate::backend`], and `tollgate-optimistic` where it compares and swaps.
+//! Internals that the stores of tollgate share. They are not a public interface, are exempt from
+//! semantic versioning, and each store names their version exactly. For a store of your own, use
+//! [`tollgate::backend`], or `tollgate-optimistic` if it can compare and swap.
 //!
 //! # Design
 //!
@@ -21,7 +21,7 @@
 //! All need the others:
 //!
 //! ```text
-//! crowd      whether so many callers wait that lateness tells nothing about the store
+//! crowd      whether so many callers wait that lateness says nothing about the store
 //! late       whether a call is late because of the store, or because of this process
 //! debtors    lists for operators, which are no decisions; `pages` for those of servers
 //! hashed     maps by keys that are hashes already

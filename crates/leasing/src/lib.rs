@@ -4,8 +4,8 @@
 //!
 //! # Design
 //!
-//! The rule is a node's alone. The store keeps one bucket of two numbers for each key, charged as
-//! always. It keeps no list of nodes or lots, and no script of it knows of leasing.
+//! All rules are in the nodes. The store keeps one bucket of two numbers for each key, charged as
+//! always. It keeps no list of nodes or lots, and its scripts know nothing of leasing.
 //!
 //! **Dated lots.** A lot is void one *life* `H` after its node has *sent* the question, whatever the
 //! answer says. For a token bucket with the capacity `C` and the gain `g`, the bucket of the store

@@ -1,8 +1,8 @@
 //! Limits of tollgate in any store that can compare and swap small values: a key-value server, a table of a
 //! database, a replicated log.
 //!
-//! You implement [`SwapStore`] for the client of your store, and [`Optimistic`] makes a store for limits of
-//! it. The [guide] shows one, and `tollgate-conformance` tests it.
+//! Implement [`SwapStore`] for the client of your store, and [`Optimistic`] turns it into a store for
+//! limits. The [guide] shows one, and `tollgate-conformance` tests it.
 //!
 //! # Design
 //!

@@ -1,7 +1,7 @@
 //! Limits of tollgate in PostgreSQL, for services of several processes that have a database already.
 //!
-//! [`Postgres`] is the store. All else stays as it is in memory: limits, keys, layers, answers. It can also
-//! decide [inside a transaction](Postgres::in_transaction) of the application.
+//! [`Postgres`] is the store. Limits, keys, layers and answers stay as they are in memory. It can also decide
+//! [inside a transaction](Postgres::in_transaction) of the application.
 //!
 //! ```no_run
 //! use tollgate::RateLimiter;
@@ -13,7 +13,7 @@
 //! }
 //! ```
 //!
-//! The [guide] has the set-up, rights, costs, and what happens when the database fails. The feature `tls`
+//! The [guide] has the set-up, rights, costs, and the failures of the database. The feature `tls`
 //! adds TLS. Transactions of `sqlx` are in the crate `tollgate-sqlx`.
 //!
 //! # Design

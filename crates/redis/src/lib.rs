@@ -1,7 +1,7 @@
 //! Limits of tollgate in Redis or Valkey, for services of several processes.
 //!
 //! [`Redis`] is the store: a single server, a [cluster](Redis::cluster), or the master that
-//! [sentinels](Redis::sentinel) name. All else stays as it is in memory: limits, keys, layers, answers.
+//! [sentinels](Redis::sentinel) name. Limits, keys, layers and answers stay as they are in memory.
 //!
 //! ```no_run
 //! use tollgate::RateLimiter;
@@ -13,8 +13,8 @@
 //! }
 //! ```
 //!
-//! The [guide] says what a decision costs, what clients get on the day Redis fails, which rights the user
-//! needs, and what is stored. The feature `tls` adds TLS.
+//! The [guide] has the costs of a decision, the failures and their answers, the rights of the user, and
+//! the stored values. The feature `tls` adds TLS.
 //!
 //! # Design
 //!
