@@ -42,7 +42,7 @@ async fn chat(socket: WebSocket, limiter: RateLimiter, user: &'static str) {
             Ok(message @ (Message::Text(_) | Message::Binary(_))) => message, // the work runs here
             Ok(_) => continue,
             Err(error) if error.rate_limited().is_some() => {
-                let (code, reason) = (close_code::AGAIN, "no decision".into());
+                let (code, reason) = (close_code::AGAIN, "try again later".into());
                 Message::Close(Some(CloseFrame { code, reason }))
             }
             Err(_) => return, // the client went away

@@ -118,7 +118,7 @@ use crate::backend::Key;
 /// [`buffer_body`](crate::middleware::buffer_body()) reads the body.
 #[doc(alias("keyGenerator"))]
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say how to take a key from a request",
+    message = "`{Self}` is not a key extractor",
     note = "use `tollgate::key::header(..)`, `ClientIp::peer()` and the like, or give a closure to \
             `key_with`: `.key_with(|head| ..)` (elsewhere, `tollgate::key::from_fn(..)` around it)"
 )]

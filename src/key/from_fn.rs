@@ -73,7 +73,7 @@ impl<F> fmt::Debug for FromFn<F> {
 
 /// What a closure for [`from_fn`] may return.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a key that a closure may return",
+    message = "a closure that makes keys cannot return `{Self}`",
     note = "return a `Key`, a `String`, a number or an address, an `Option` or a `Result` of it, or \
             an `Extracted`"
 )]

@@ -101,7 +101,7 @@ impl FailureLog {
                 Some(kind) => {
                     tracing::error!(limit = limit.name(), outage, error, "{}", kind.line());
                 }
-                None => tracing::debug!(limit = limit.name(), ?call, error, "no decision"),
+                None => tracing::debug!(limit = limit.name(), ?call, error, "could not decide"),
             }
         }
         Standing { outage, is_first: first.is_some() && lasts }

@@ -290,7 +290,7 @@ impl fmt::Display for ParseQuotaError {
             ParseProblem::Burst { given, capacity } => {
                 write!(f, "`{given}` is not an option (write `capacity {capacity}`)")
             }
-            ParseProblem::Twice(name) => write!(f, "`{name}` is given twice"),
+            ParseProblem::Twice(name) => write!(f, "`{name}` is given twice (leave one out)"),
             ParseProblem::Start(given) => write!(
                 f,
                 "start `{given}` is not an instant (write `2026-01-01T00:00:00Z`, `@` and \

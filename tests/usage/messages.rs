@@ -339,7 +339,7 @@ fn the_error_of_a_repeated_option_names_it() {
         let (name, _) = option.split_once(' ').unwrap();
         unparsable(
             &format!("10 per minute, {option}, {option}"),
-            &format!("`{name}` is given twice"),
+            &format!("`{name}` is given twice (leave one out)"),
         );
     }
 }

@@ -111,7 +111,7 @@ pub fn admin<L: Into<Limit>>(
 }
 
 /// Routes for operators, without a guard: they are no router yet; made by [`admin`].
-#[must_use = "these are no routes yet: `.guard(layer)` makes the router"]
+#[must_use = "these routes have no guard yet: `.guard(layer)` makes the router"]
 pub struct AdminRoutes {
     state: Arc<AdminState>,
 }

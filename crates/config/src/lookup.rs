@@ -215,7 +215,7 @@ impl Config {
         let mut mistakes = Mistakes::default();
         for (given, why) in self.content.file.unused() {
             let name = given.field.name();
-            let text = format!("`{name}` has no effect: {why} (do so, or leave it out)");
+            let text = format!("`{name}` has no effect: {why} (do one of these, or leave it out)");
             mistakes.add(given.at, text);
         }
         for entry in &self.content.entries {

@@ -29,7 +29,7 @@ use tollgate::clock::{Clock, SystemClock};
 /// # Ok::<(), tollgate::backend::BackendError>(())
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "a builder does nothing until it is told to open"]
+#[must_use = "a builder does nothing until `open` is called"]
 pub struct EmbeddedBuilder {
     path: PathBuf,
     max_keys: u64,

@@ -58,7 +58,7 @@ use tollgate_kit::store_time::StoreTime;
 /// # }
 /// ```
 #[derive(Clone)]
-#[must_use = "a builder does nothing until it is told to connect"]
+#[must_use = "a builder does nothing until `connect` is called"]
 pub struct PostgresBuilder {
     source: Source,
     certificates: Certificates,

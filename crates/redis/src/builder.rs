@@ -37,7 +37,7 @@ use tollgate_kit::key_name::{HashTag, KeyNames};
 /// # }
 /// ```
 #[derive(Clone)]
-#[must_use = "a builder does nothing until it is told to connect"]
+#[must_use = "a builder does nothing until `connect` is called"]
 pub struct RedisBuilder {
     urls: ServerUrls,
     options: ConnectOptions,

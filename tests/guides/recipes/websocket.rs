@@ -21,7 +21,7 @@ async fn serve(mut socket: WebSocket, limiter: RateLimiter, user: &'static str) 
                 Message::text(format!("try again in {} ms", after.as_millis() + 1))
             }
             Err(_) => {
-                let (code, reason) = (close_code::AGAIN, "no decision".into());
+                let (code, reason) = (close_code::AGAIN, "try again later".into());
                 Message::Close(Some(CloseFrame { code, reason }))
             }
         };

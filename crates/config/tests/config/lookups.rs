@@ -124,9 +124,9 @@ fn what_no_code_uses_is_told_at_the_end_of_the_set_up() {
         "json",
     );
     let defaults = "the program makes no layer by `ConfiguredLimit::layer`, and no limiter by \
-                    `Config::configure` (do so, or leave it out)";
+                    `Config::configure` (do one of these, or leave it out)";
     let address = "no limit has the key \"client address\", and the program reads no address by \
-                   `Config::client_address` (do so, or leave it out)";
+                   `Config::client_address` (do one of these, or leave it out)";
     let unknown = "it has no effect, since the program looks up no limit of this name (it looks up";
     let finish = |lines: &[String]| match config.finish() {
         Ok(()) => assert!(lines.is_empty()),
