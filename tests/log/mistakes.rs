@@ -166,7 +166,7 @@ fn a_router_in_the_place_of_another_one_is_told_once_and_that_nothing_is_wrong()
     let limiter = fixed();
     let first = app(&limiter, &API);
     let lines = logged(tracing::Level::WARN, || drop(app(&limiter, &SMALL_API)));
-    assert_one(&lines, &["takes the place of the other one"]);
+    assert_one(&lines, &["if this layer replaces the other one, nothing is wrong"]);
     drop(first);
     // A router that is made once the other one is gone is no second one.
     let limiter = fixed();
