@@ -64,7 +64,7 @@ fn a_deadline_is_at_most_a_quarter_of_a_life() {
 }
 
 #[test]
-#[should_panic(expected = "a quarter of the life of its lots is 12.5ms")]
+#[should_panic(expected = "longer than 12.5ms, a quarter of the life of its lots")]
 fn a_deadline_that_is_set_later_is_checked_as_well() {
     let quota = Quota::token_bucket(1_000, SECOND).max_reserved(0).capacity(100);
     let leasing = Leasing::new(Memory::new()).lease(&Limit::new("hot", quota));
