@@ -59,10 +59,10 @@ mod tests {
     fn foreign_bytes_are_no_record() {
         let bytes = encode_record(&record(1, 2));
         for (wrong, why) in [
-            (&b""[..], "length"),
-            (b"hello", "length"),
-            (&bytes[..48], "length"),
-            (&[bytes.as_slice(), b"!"].concat(), "length"),
+            (&b""[..], "49 bytes long"),
+            (b"hello", "49 bytes long"),
+            (&bytes[..48], "49 bytes long"),
+            (&[bytes.as_slice(), b"!"].concat(), "49 bytes long"),
             (&[2; 49], "version"),
             (&[1; 49], "numbers"),
         ] {

@@ -123,10 +123,10 @@ async fn parts_that_follow_one_that_fails_are_made_all_the_same() {
     spoil(&keys[0]);
     let penalties = [a, b, c].map(|id| Adjustment::refund(id, bucket, -4 * token));
     let error = store.adjust(&penalties).wait().await.unwrap_err();
-    assert!(error.to_string().contains("is no bucket"), "{error}");
+    assert!(error.to_string().contains("is not a bucket"), "{error}");
     assert_eq!([left(b).await, left(c).await], [6, 6]);
     spoil(&keys[1]);
     let error = store.reset(&[a, b, c]).wait().await.unwrap_err();
-    assert!(error.to_string().contains("is no bucket"), "{error}");
+    assert!(error.to_string().contains("is not a bucket"), "{error}");
     assert_eq!(left(c).await, 10);
 }
