@@ -13,7 +13,7 @@ use tokio::time::{Instant, advance, sleep};
 use tollgate::limiter::{Permit, Ready};
 use tollgate::{Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
 use tollgate_testing::at_once;
-use tollgate_testing::cases::seeds;
+use tollgate_testing::cases::{seeds, times};
 use tollgate_testing::dice::Dice;
 use tollgate_testing::queue::{Late, lines, ms, poll, reserve, reserved, settled, tokens, waiter};
 use tollgate_testing::shared::{Counts, History, Shared};
@@ -538,7 +538,7 @@ async fn nearly_all_that_was_granted_is_used() {
     let moving = [(1, 99), (2, 97), (5, 95), (10, 94), (50, 85)].map(|case| (true, case));
     for (all_at_once, (costs, least)) in moving.into_iter().chain([(false, (10, 90))]) {
         let (mut used, mut granted) = (0, 0);
-        for seed in 0..5 {
+        for seed in 0..times(5, 1) {
             let [one_used, one_granted] = share_used(seed, costs, all_at_once).await;
             (used, granted) = (used + one_used, granted + one_granted);
         }

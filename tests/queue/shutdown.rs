@@ -33,7 +33,7 @@ static ROOMY: Limit = Limit::new("roomy", Quota::token_bucket(1_000_000, DAY).ma
 /// How many guards a case has: 100,000 with the cases that CI plays. A thousand overflowed a stack
 /// of two megabytes, when each drop took a few frames.
 fn guards() -> u64 {
-    times(100_000, 10_000)
+    times(100_000, 4_000)
 }
 
 /// Names the case to the process that runs it.

@@ -8,8 +8,12 @@ use futures_util::future::join_all;
 use tollgate::backend::{DebtorKind, DebtorReport};
 use tollgate::{DAY, Limit, Quota, RateLimiter};
 
+use crate::cases::times;
+
 /// Of these keys, one in seven is in debt, one in eleven is blocked, and the others have used some.
-const KEYS: u32 = 10_000;
+fn keys() -> std::ops::Range<u32> {
+    0..u32::try_from(times(10_000, 2_500)).unwrap()
+}
 
 static DAILY: Limit = Limit::new("daily", Quota::token_bucket(10, DAY));
 static ALIKE: Limit = Limit::new("daily-too", Quota::token_bucket(10, DAY));
@@ -28,7 +32,7 @@ fn name(key: u32) -> String {
 
 /// Uses all keys.
 async fn fill(limiter: &RateLimiter) {
-    let keys: Vec<_> = (0..KEYS).collect();
+    let keys: Vec<_> = keys().collect();
     for keys in keys.chunks(250) {
         let calls = keys.iter().map(|&key| async move {
             match key {
@@ -81,12 +85,12 @@ fn due(kind: Option<DebtorKind>) -> Vec<String> {
         Some(_) => is_debtor(*key) && !is_blocked(*key),
     };
     let mut due: Vec<_> =
-        (0..KEYS).filter(is_due).map(|key| tollgate::Key::from(name(key)).to_text()).collect();
+        keys().filter(is_due).map(|key| tollgate::Key::from(name(key)).to_text()).collect();
     due.sort_unstable();
     due
 }
 
-/// Pages of all sizes find each debtor of 10,000 keys exactly once.
+/// Pages of all sizes find each debtor of these keys exactly once.
 pub async fn each_is_found_once(limiter: &RateLimiter) {
     fill(limiter).await;
     for (kind, max) in [

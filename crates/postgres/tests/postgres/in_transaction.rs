@@ -184,7 +184,7 @@ async fn a_row_that_a_transaction_holds_is_no_outage() {
     let server = Server::shared();
     let settings = format!("{} options='-c lock_timeout=5ms'", server.settings());
     let store = Postgres::at(settings).schema(server.unused_name());
-    let store = store.deadline(Duration::from_secs(60)).connect().await.unwrap();
+    let store = store.deadline(Duration::from_secs(10)).connect().await.unwrap();
     let limiter = RateLimiter::new(store.clone()).on_failure(OnFailure::Admit);
     let (client, connection) = tokio_postgres::connect(&server.settings(), NoTls).await.unwrap();
     tokio::spawn(connection);

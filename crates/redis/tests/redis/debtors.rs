@@ -25,7 +25,7 @@ fn cause(error: &RateLimited) -> &BackendError {
 }
 
 #[tokio::test]
-async fn each_debtor_of_ten_thousand_keys_is_found_once() {
+async fn each_debtor_of_many_keys_is_found_once() {
     let server = Server::start();
     each_is_found_once(&connect(Redis::at(server.url())).await).await;
 }
