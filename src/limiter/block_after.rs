@@ -14,7 +14,8 @@ use super::engine::RateLimiter;
 use super::failure_log::Undecided;
 use super::limit::MAX_NAME;
 use crate::algebra::{State, Verdict};
-use crate::backend::{BackendError, BucketId, Charge, Key};
+use crate::backend::{BackendError, BucketId, Charge, Key, Reading};
+use crate::clock::Timestamp;
 use crate::quota::{Kind, Quota};
 
 /// When a key is blocked, and for how long.
@@ -23,6 +24,15 @@ pub(crate) struct BlockAfter {
     /// A token for each refusal.
     count: Limit,
     time: Duration,
+    growth: Option<Growth>,
+}
+
+/// How blocks of a key that follow on each other grow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Growth {
+    /// A token for each time that a block is twice as long as the one before.
+    doublings: Limit,
+    longest: Duration,
 }
 
 impl BlockAfter {
@@ -32,9 +42,36 @@ impl BlockAfter {
             refusals > 0 && !within.is_zero() && !time.is_zero(),
             "`block_after` needs a number of refusals and two times above zero"
         );
-        let count = Limit::new(SUFFIX, Quota::fixed_window(refusals, within).from_first_use());
-        Self { count, time }
+        let count = Limit::new(COUNT, Quota::fixed_window(refusals, within).from_first_use());
+        Self { count, time, growth: None }
     }
+
+    #[track_caller]
+    pub(crate) fn up_to(mut self, longest: Duration) -> Self {
+        assert!(
+            longest > self.time,
+            "`block_up_to` needs a time that is longer than that of `block_after`"
+        );
+        let doubled = |&nth: &u32| doubled(self.time, nth) < longest;
+        let doublings = (0..u32::BITS).take_while(doubled).count();
+        // A key that goes on as soon as its block has ended has blocks of the longest time, but for one
+        // in four. With one token for each block, it would be one in two.
+        let quota = Quota::token_bucket(1, longest.saturating_mul(4));
+        let quota = quota.capacity(u64::try_from(doublings).unwrap_or(u64::MAX));
+        self.growth = Some(Growth { doublings: Limit::new(DOUBLINGS, quota), longest });
+        self
+    }
+}
+
+/// So often twice as long.
+fn doubled(time: Duration, times: u32) -> Duration {
+    time.saturating_mul(2_u32.saturating_pow(times))
+}
+
+/// What a derived bucket has answered.
+struct Taken {
+    verdict: Verdict,
+    left: u64,
 }
 
 impl RateLimiter {
@@ -43,17 +80,39 @@ impl RateLimiter {
     ///
     /// While the store fails, nothing is counted and nothing blocked.
     pub(crate) async fn count_refusal(&self, limit: &Limit, key: &Key, after: &BlockAfter) -> bool {
-        let name = name_of_count(limit.name());
-        let id = BucketId::new(&name, key);
-        match self.take_refusal(id, &after.count).await {
-            Ok(is_last) if is_last => {}
-            Ok(_) => return false,
+        match self.count_and_block(limit, key, after).await {
+            Ok(has_blocked) => has_blocked,
             Err(error) => {
                 self.store_failed(limit, &error, Undecided::Call);
-                return false;
+                false
             }
         }
-        let has_blocked = self.block(limit, after.time).key(key.clone()).await.is_ok();
+    }
+
+    async fn count_and_block(
+        &self,
+        limit: &Limit,
+        key: &Key,
+        after: &BlockAfter,
+    ) -> Result<bool, BackendError> {
+        let name = derived_name(limit.name(), COUNT);
+        let id = BucketId::new(&name, key);
+        let Taken { verdict, left } = self.take_derived(id, &after.count, 1).await?;
+        let completes = verdict != Verdict::Refused;
+        if completes && left > 0 {
+            return Ok(false);
+        }
+        // Requests that were refused before the block came are counted after it.
+        let seen = self.peek(limit).key(key.clone()).await.ok();
+        let is_blocked = seen.is_some_and(|seen| is_blocked(limit, seen.state(), seen.at()));
+        let has_blocked = is_blocked || {
+            let time = match &after.growth {
+                // Of requests that are refused at once, one makes the next block longer.
+                Some(growth) => self.grown(limit, key, after.time, growth, completes).await?,
+                None => after.time,
+            };
+            self.block(limit, time).key(key.clone()).await.is_ok()
+        };
         if has_blocked {
             // Only then: if the block has failed, the next refusal tries again. After the block, the
             // count starts again.
@@ -62,16 +121,42 @@ impl RateLimiter {
                 self.store_failed(limit, &error, Undecided::Call);
             }
         }
-        has_blocked
+        Ok(has_blocked)
     }
 
-    /// Takes a token of the count. Returns whether it was the last one, or none was left.
-    async fn take_refusal(&self, id: BucketId<'_>, count: &Limit) -> Result<bool, BackendError> {
-        let token = count.bucket().units(1).ok_or_else(BackendError::incomplete)?;
-        let answer = { self.backend().apply(&[Charge::take(id, count.bucket(), token)]) };
+    /// How long a key is blocked whose earlier blocks count. `is_next` counts this one.
+    async fn grown(
+        &self,
+        limit: &Limit,
+        key: &Key,
+        time: Duration,
+        Growth { doublings, longest }: &Growth,
+        is_next: bool,
+    ) -> Result<Duration, BackendError> {
+        let name = derived_name(limit.name(), DOUBLINGS);
+        let id = BucketId::new(&name, key);
+        let Taken { verdict, left } = self.take_derived(id, doublings, u64::from(is_next)).await?;
+        if verdict == Verdict::Refused {
+            return Ok(*longest);
+        }
+        let used = doublings.quota().get_capacity().saturating_sub(left.saturating_add(1));
+        Ok(doubled(time, u32::try_from(used).unwrap_or(u32::MAX)).min(*longest))
+    }
+
+    /// Takes tokens of a derived bucket.
+    async fn take_derived(
+        &self,
+        id: BucketId<'_>,
+        limit: &Limit,
+        tokens: u64,
+    ) -> Result<Taken, BackendError> {
+        let bucket = limit.bucket();
+        let units = bucket.units(tokens).ok_or_else(BackendError::incomplete)?;
+        let answer = { self.backend().apply(&[Charge::take(id, bucket, units)]) };
         let applied = answer.wait().await?;
         let reading = applied.readings().first().ok_or_else(BackendError::incomplete)?;
-        Ok(applied.verdict() == Verdict::Refused || reading.state().value < token)
+        let held = bucket.refresh(reading.state(), applied.now());
+        Ok(Taken { verdict: applied.verdict(), left: bucket.tokens(held.value).whole() })
     }
 }
 
@@ -83,38 +168,43 @@ pub(crate) fn refusals_to_count<'x, L: Borrow<Limit>>(
 ) -> impl Iterator<Item = &'x Demand<L>> {
     let levels = answer.levels(demands).zip(answer.each(demands));
     let counted = levels.filter(|((demand, level), (_, readings))| {
-        let is_fixed = demand.limit().bucket().kind() == Kind::FixedWindow;
-        // In the window in which its block ends, a fixed window looks like one in debt.
-        let is_blocked = |State { value, ts }| value < 0 && (ts > answer.at() || is_fixed);
-        level.verdict == Verdict::Refused
-            && !readings.iter().any(|reading| is_blocked(reading.state()))
+        let is_blocked =
+            |reading: &Reading| is_blocked(demand.limit(), reading.state(), answer.at());
+        level.verdict == Verdict::Refused && !readings.iter().any(is_blocked)
     });
     counted.map(|((demand, _), _)| demand)
 }
 
-/// The name under which the refusals of a limit are counted. It has no more than the letters that a
-/// name may have.
-fn name_of_count(limit: &str) -> String {
-    let most = MAX_NAME.saturating_sub(SUFFIX.len());
-    // Names are ASCII.
-    let begin = limit.get(..most).unwrap_or(limit);
-    format!("{begin}{SUFFIX}")
+/// In the window in which its block ends, a fixed window looks like one in debt.
+fn is_blocked(limit: &Limit, State { value, ts }: State, at: Timestamp) -> bool {
+    value < 0 && (ts > at || limit.bucket().kind() == Kind::FixedWindow)
 }
 
-const SUFFIX: &str = "/refused";
+/// The name of a bucket that belongs to a limit. It has no more than the letters that a name may have.
+fn derived_name(limit: &str, suffix: &str) -> String {
+    let most = MAX_NAME.saturating_sub(suffix.len());
+    // Names are ASCII.
+    let begin = limit.get(..most).unwrap_or(limit);
+    format!("{begin}{suffix}")
+}
+
+const COUNT: &str = "/refused";
+const DOUBLINGS: &str = "/blocks";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_count_of_every_limit_has_a_name_that_a_limit_can_have() {
+    fn what_belongs_to_a_limit_has_a_name_that_a_limit_can_have() {
         for length in [1, MAX_NAME - 8, MAX_NAME - 7, MAX_NAME] {
             let quota = Quota::token_bucket(1, Duration::from_secs(1));
             let limit = Limit::try_new("x".repeat(length), quota).unwrap();
-            let name = name_of_count(limit.name());
-            assert!(name.ends_with("x/refused"), "{name}");
-            assert!(Limit::try_new(name, quota).is_ok());
+            for suffix in [COUNT, DOUBLINGS] {
+                let name = derived_name(limit.name(), suffix);
+                assert!(name.starts_with('x') && name.ends_with(suffix), "{name}");
+                assert!(Limit::try_new(name, quota).is_ok());
+            }
         }
     }
 }

@@ -132,6 +132,7 @@ options_of_one_rule! {
         "Resets the bucket by the response";
     block_after(refusals: u64, within: Duration, time: Duration),
         "Blocks a key for a time after some refusals";
+    block_up_to(longest: Duration), "Makes each block that follows on another twice as long";
 }
 
 /// More rules.

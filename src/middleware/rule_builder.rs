@@ -457,6 +457,48 @@ impl Rule {
         self.options_mut().block_after = Some(BlockAfter::new(refusals, within, time));
         self
     }
+
+    /// Makes each block that follows on another twice as long, up to `longest`.
+    ///
+    /// The time of [`block_after`](Self::block_after) is that of the first block: with an hour and up to
+    /// a day, the blocks of a key are of 1, 2, 4, 8, 16, 24 and again 24 hours.
+    ///
+    /// * In four times `longest` without a block, one doubling is forgotten. So a key that goes on as
+    ///   soon as each block ends is blocked for `longest`, and for half of it one time in four.
+    /// * The doublings are in a bucket of the limit `NAME/blocks`, in the same store. It is a bucket of
+    ///   its own: a [`reset`](crate::RateLimiter::reset) of the limit lifts a block and does not forget
+    ///   it.
+    ///
+    /// # Panics
+    ///
+    /// If `block_after` was not called before, `longest` is not longer than its time, or four times
+    /// `longest` does not fit a [`Quota`](crate::Quota).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use tollgate::{DAY, HOUR, Limit, Quota, Rule};
+    ///
+    /// const TEN_MINUTES: Duration = Duration::from_secs(600);
+    /// const FAILURES: Limit = Limit::new("failed-logins", Quota::token_bucket(5, TEN_MINUTES));
+    ///
+    /// let failures = Rule::new(&FAILURES).block_after(1, TEN_MINUTES, HOUR).block_up_to(DAY);
+    /// # drop(failures);
+    /// ```
+    #[doc(alias("bantime.increment", "backoff", "escalate"))]
+    #[track_caller]
+    pub fn block_up_to(mut self, longest: Duration) -> Self {
+        let options = self.options_mut();
+        let Some(after) = options.block_after.take() else {
+            panic!(
+                "`block_up_to` needs a `block_after` before it, with the time of the first block"
+            );
+        };
+        options.block_after = Some(after.up_to(longest));
+        self
+    }
 }
 
 /// Like [`Rule::new`].

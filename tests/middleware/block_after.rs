@@ -342,6 +342,82 @@ async fn while_the_store_fails_nothing_is_blocked() {
     assert_eq!(ask(&layer, "ann").await, refused(61));
 }
 
+#[tokio::test(start_paused = true)]
+async fn blocks_that_follow_on_each_other_are_twice_as_long_up_to_the_longest() {
+    for limiter in stores() {
+        let layer = limiter.layer(&ONE).key(header("x-user"));
+        let layer = layer.block_after(2, 10 * SECOND, MINUTE).block_up_to(10 * MINUTE);
+        for minutes in [1, 2, 4, 8, 10, 10] {
+            assert_eq!(ask(&layer, "ann").await, RAN);
+            assert_eq!(ask(&layer, "ann").await, refused(1));
+            assert_eq!(ask(&layer, "ann").await, refused(60 * minutes + 1));
+            assert_eq!(ask(&layer, "bob").await, RAN);
+            // A reset lifts the block, and does not forget it.
+            if minutes == 4 {
+                limiter.reset(&ONE).key("ann").await.unwrap();
+                sleep(SECOND).await;
+            } else {
+                sleep(MINUTE * u32::try_from(minutes).unwrap() + SECOND).await;
+            }
+        }
+        // The longest block comes again unless the key behaves for four times as long.
+        sleep(25 * MINUTE).await;
+        for minutes in [8, 10] {
+            for told in [RAN, refused(1), refused(60 * minutes + 1)] {
+                assert_eq!(ask(&layer, "ann").await, told);
+            }
+            sleep(11 * MINUTE).await;
+        }
+        sleep(200 * MINUTE).await;
+        for told in [RAN, refused(1), refused(61)] {
+            assert_eq!(ask(&layer, "ann").await, told);
+        }
+    }
+}
+
+/// A burst would reach the longest block at once.
+#[tokio::test(start_paused = true)]
+async fn requests_that_are_refused_at_once_are_one_block() {
+    let (store, limiter, memory) = Late::new();
+    let layer = limiter.layer(blocks().block_up_to(HOUR));
+    assert_eq!(ask(&layer, "ann").await, RAN);
+    for minutes in [1, 2] {
+        let held = store.close();
+        let service =
+            layer.layer(service_fn(async |_: Request<u64>| Ok::<_, Infallible>(Response::new(()))));
+        let mut calls = Vec::new();
+        for _ in 0..20 {
+            calls.push(send(&service, by("ann")).await);
+        }
+        settled().await;
+        store.open();
+        held.let_go();
+        for call in calls {
+            call.await.unwrap();
+        }
+        assert_eq!(blocked_for(&memory, &ONE, "ann").await, Some(MINUTE * minutes));
+        sleep(MINUTE * minutes).await;
+    }
+}
+
+#[test]
+fn a_block_grows_only_from_a_shorter_one() {
+    let message = |make: fn() -> Rule| {
+        let panic = std::panic::catch_unwind(|| drop(make())).unwrap_err();
+        panic.downcast_ref::<&str>().unwrap().to_string()
+    };
+    assert_eq!(
+        message(|| Rule::new(&ONE).block_up_to(HOUR)),
+        "`block_up_to` needs a `block_after` before it, with the time of the first block"
+    );
+    assert_eq!(
+        message(|| blocks().block_up_to(MINUTE)),
+        "`block_up_to` needs a time that is longer than that of `block_after`"
+    );
+    // However far apart the two are.
+    drop(Rule::new(&ONE).block_after(1, SECOND, ms(1)).block_up_to(HOUR * 24 * 365));
+}
+
 #[test]
 fn zeros_are_mistakes() {
     let none = Duration::ZERO;
