@@ -15,7 +15,7 @@ use super::queue::Queue;
 use super::read_on_bounds::ReadOn;
 use super::rule::{ChosenLimit, LayerSettings, Rule, Rules};
 use super::service::RateLimit;
-use super::{MissingKey, Portion, ResponseHead};
+use super::{IntoCost, IntoRule, MissingKey, Portion, ResponseHead};
 use crate::fields::{Dialects, ForeignFields, PartitionKey, RetryAfter};
 use crate::key::{Head, IntoExtracted, KeyExtractor};
 use crate::limiter::OnFailure;
@@ -81,13 +81,13 @@ impl RateLimiter {
     /// let layer = RateLimiter::in_memory().layer(&PER_CLIENT).key(ClientIp::peer());
     /// # drop(layer);
     /// ```
-    pub fn layer(&self, rule: impl Into<Rule>) -> RateLimitLayer {
+    pub fn layer(&self, rule: impl IntoRule) -> RateLimitLayer {
         let settings = LayerSettings {
             style: ResponseStyle::of(self.speech()),
             on_failure: self.get_on_failure(),
             ..LayerSettings::default()
         };
-        let rules = Rules { first: rule.into(), rest: Vec::new(), settings };
+        let rules = Rules { first: rule.into_rule(), rest: Vec::new(), settings };
         RateLimitLayer::with_rules(self.clone(), rules)
     }
 }
@@ -113,7 +113,7 @@ options_of_one_rule! {
     key(extractor: impl KeyExtractor), "Sets the extractor of the key";
     key_with<K: IntoExtracted>(key: impl Fn(&Head<'_>) -> K + Send + Sync + 'static),
         "Sets a function that computes the key from the head of a request";
-    cost(tokens: impl TryInto<u64>), "Sets the tokens that each request takes, 1 by default";
+    cost(tokens: impl IntoCost), "Sets the tokens that each request takes, 1 by default";
     cost_with(cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static),
         "Sets a function that computes the cost from the head of a request";
     limit_with<L: Into<ChosenLimit>>(choose: impl Fn(&Head<'_>) -> L + Send + Sync + 'static),
@@ -182,8 +182,8 @@ impl<N> RateLimitLayer<N> {
     /// let layer = RateLimiter::in_memory().layer(&A).and(&B).key(ClientIp::peer());
     /// ```
     #[track_caller]
-    pub fn and(mut self, rule: impl Into<Rule>) -> RateLimitLayer<Several> {
-        self.rules.rest.push(rule.into());
+    pub fn and(mut self, rule: impl IntoRule) -> RateLimitLayer<Several> {
+        self.rules.rest.push(rule.into_rule());
         if let Some(problem) = one_at_a_time(&self.limiter, &self.rules) {
             panic!("{problem}");
         }

@@ -301,6 +301,7 @@ mod buffer_body;
 mod buffered_body;
 mod call_response;
 mod decide;
+mod first_words;
 mod future;
 mod layer;
 mod layer_after;
@@ -339,6 +340,7 @@ pub use self::buffered_body::BufferedBody;
 pub(crate) use self::buffered_body::{BufferError, buffer};
 #[cfg(feature = "axum")]
 pub(crate) use self::call_response::{ResponseStyle, response_of, snapshot_fields};
+pub use self::first_words::{IntoCost, IntoRule};
 pub use self::future::ResponseFuture;
 pub use self::layer::{IsOne, One, RateLimitLayer, Several};
 #[cfg(feature = "axum")]

@@ -7,10 +7,9 @@ use http::Method;
 
 use super::rule::ChosenLimit;
 use super::rule::{RequestCost, Rule};
-use super::{MissingKey, Portion, ResponseHead};
+use super::{IntoCost, MissingKey, Portion, ResponseHead};
 use crate::key::{Head, IntoExtracted, KeyExtractor, from_fn};
 use crate::limiter::{BlockAfter, Limit};
-use crate::quota::tokens_of;
 
 /// What a request pays: the limit, the key and the cost.
 impl Rule {
@@ -73,8 +72,8 @@ impl Rule {
     /// Sets the tokens that each request takes; 1 by default.
     ///
     /// It takes integers of all types, as [`LimitCall::cost`](crate::limiter::LimitCall::cost).
-    pub fn cost(mut self, tokens: impl TryInto<u64>) -> Self {
-        self.cost = RequestCost::Tokens(tokens_of(tokens));
+    pub fn cost(mut self, tokens: impl IntoCost) -> Self {
+        self.cost = RequestCost::Tokens(tokens.into_cost());
         self
     }
 

@@ -53,6 +53,14 @@ const EXPLAINED: &[[&str; 4]] = &[
         "RateLimitLayer<Several>",
     ],
     ["a text as a key", "limiter.layer(&L).key(\"x-user\");", "E0277", "`key::header(..)`"],
+    ["several limits at once", "limiter.layer((&L, &L));", "E0277", "`limiter.layer(&A).and("],
+    ["a list of limits", "limiter.layer([&L]);", "E0277", "`limiter.layer(&A).and("],
+    [
+        "a closure as a cost",
+        "limiter.layer(&L).cost(|head: &Head<'_>| 5_u64);",
+        "E0277",
+        "`.cost_with(|head| ..)`",
+    ],
     [
         "a closure as a key",
         "limiter.layer(&L).key(|head: &Head<'_>| head.uri().path().to_owned());",
@@ -181,6 +189,7 @@ const FINE: &[&str] = &[
     "drop(limiter.layer(&L).refund_if(|response| response.is_success()).reset_if(|_| false));",
     "let half = middleware::Portion::percent(50); drop(limiter.layer(&L).sample(half).enforce(half));",
     "drop(limiter.layer(&L).shadow().expose());",
+    "drop(ClientIp::x_forwarded_for(\"10.0.0.0/8\"));",
     "drop(ClientIp::x_forwarded_for([\"10.0.0.0/8\", \"fd00::/8\"]));",
     "drop(ClientIp::forwarded(1));",
     "drop(ClientIp::header(\"x-real-ip\", [\"10.0.0.1\"]));",

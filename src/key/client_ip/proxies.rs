@@ -95,6 +95,15 @@ impl From<usize> for Proxies {
     }
 }
 
+/// Trusts one network: an address, or one with a prefix length.
+impl TryFrom<&str> for Proxies {
+    type Error = NetworkError;
+
+    fn try_from(network: &str) -> Result<Self, NetworkError> {
+        Self::try_from([network])
+    }
+}
+
 /// Reads the networks as [`Networks::try_new`] does.
 impl<T: AsRef<str>, const N: usize> TryFrom<[T; N]> for Proxies {
     type Error = NetworkError;
