@@ -77,6 +77,7 @@ field_names! {
         RefundIf = "refund_if",
         RefundUnless = "refund_unless",
         ResetIf = "reset_if",
+        BlockAfter = "block_after",
         Enabled = "enabled",
         Queue = "queue",
         Jitter = "jitter",
@@ -96,6 +97,14 @@ field_names! {
         MaxWaitersPerKey = "max_waiters_per_key",
         OnFull = "on_full",
         Stay = "stay",
+    }
+
+    /// The fields of the `block_after` of a limit.
+    pub(super) enum BlockField {
+        Refusals = "refusals",
+        Within = "within",
+        Time = "time",
+        Longest = "longest",
     }
 }
 
@@ -137,6 +146,7 @@ impl LimitField {
             | Self::RefundIf
             | Self::RefundUnless
             | Self::ResetIf
+            | Self::BlockAfter
             | Self::Enabled => Concern::Rule,
             Self::Queue
             | Self::Jitter

@@ -60,6 +60,7 @@
 #![cfg_attr(not(test), warn(clippy::as_conversions, clippy::indexing_slicing))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod block_fields;
 mod changes;
 mod client_address;
 mod configured_limit;

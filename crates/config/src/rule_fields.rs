@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode};
 
+use super::block_fields::{self, BlockSetting};
 use super::client_address::networks;
 use super::field_names::LimitField;
 use super::key_text::{self, KeySetting};
@@ -30,6 +31,7 @@ pub(super) struct RuleFields {
     refund_if: Option<Given<Vec<StatusPattern>>>,
     refund_unless: Option<Given<Vec<StatusPattern>>>,
     reset_if: Option<Given<Vec<StatusPattern>>>,
+    block_after: Option<Given<BlockSetting>>,
     enabled: Option<Given<bool>>,
 }
 
@@ -49,6 +51,7 @@ pub(super) struct RuleSettings {
     refund_if: Option<Vec<StatusPattern>>,
     refund_unless: Option<Vec<StatusPattern>>,
     reset_if: Option<Vec<StatusPattern>>,
+    block_after: Option<BlockSetting>,
     is_off: bool,
 }
 
@@ -93,6 +96,7 @@ impl RuleFields {
             LimitField::RefundIf => self.refund_if = statuses(reader),
             LimitField::RefundUnless => self.refund_unless = statuses(reader),
             LimitField::ResetIf => self.reset_if = statuses(reader),
+            LimitField::BlockAfter => self.block_after = block_fields::read(reader, node),
             LimitField::Enabled => self.enabled = reader.flag(field, node),
             _ => {}
         }
@@ -119,6 +123,7 @@ impl RuleFields {
             refund_if: self.refund_if.good(),
             refund_unless: self.refund_unless.good(),
             reset_if: self.reset_if.good(),
+            block_after: self.block_after.good(),
             is_off: self.enabled.good() == Some(false),
         }
     }
@@ -200,6 +205,9 @@ impl RuleSettings {
         }
         if let Some(statuses) = self.reset_if.clone() {
             rule = rule.reset_if(move |response| statuses.iter().any(|one| one.has(response)));
+        }
+        if let Some(blocks) = self.block_after {
+            rule = blocks.set(rule);
         }
         rule
     }

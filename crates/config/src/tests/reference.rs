@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::field_names::{AddressOption, FieldName, FileField, LimitField, QueueField};
+use crate::field_names::{AddressOption, BlockField, FieldName, FileField, LimitField, QueueField};
 use crate::{Config, ConfigError};
 
 const GUIDE: &str = include_str!("../../docs/configuration.md");
@@ -17,7 +17,7 @@ fn read(config: &Value) -> Result<Config, ConfigError> {
 }
 
 /// Configurations in which a field has this value; each is a place where the field may stand.
-fn places(field: &str, value: &Value) -> [Value; 4] {
+fn places(field: &str, value: &Value) -> [Value; 5] {
     let with = |mut fields: Value| {
         let table = fields.as_object_mut().unwrap();
         table.insert(field.to_owned(), value.clone());
@@ -31,6 +31,7 @@ fn places(field: &str, value: &Value) -> [Value; 4] {
         with_address(with(json!({}))),
         limits(with(json!({"quota": "5 per hour"}))),
         limits(json!({"quota": "5 per hour", "queue": with(json!({}))})),
+        limits(json!({"quota": "5 per hour", "block_after": with(json!({}))})),
     ]
 }
 
@@ -61,6 +62,7 @@ fn each_field_is_read() {
     each_is_read::<AddressOption>(1, "client_address.");
     each_is_read::<LimitField>(2, "");
     each_is_read::<QueueField>(3, "queue.");
+    each_is_read::<BlockField>(4, "block_after.");
 }
 
 /// The names in the first cells of the tables below a heading, in their order.
@@ -77,6 +79,7 @@ fn the_reference_has_each_field_and_no_other() {
     assert_eq!(reference("A limit"), names::<LimitField>());
     assert_eq!(reference("The address of clients"), names::<AddressOption>());
     assert_eq!(reference("A queue"), names::<QueueField>());
+    assert_eq!(reference("Blocks"), names::<BlockField>());
 }
 
 fn schema() -> Value {
@@ -106,6 +109,7 @@ fn the_schema_has_each_field_and_no_other() {
     has::<LimitField>("limit");
     has::<AddressOption>("client_address");
     has::<QueueField>("queue");
+    has::<BlockField>("block_after");
 }
 
 /// The words that a part of the schema allows, also in the parts that it refers to.

@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tollgate::backend::Memory;
 use tollgate::clock::{ManualClock, TokioClock};
 use tollgate::middleware::{ActualCost, Admission};
-use tollgate::{RateLimitLayer, RateLimiter};
+use tollgate::{RateLimitLayer, RateLimiter, SECOND};
 use tollgate_config::ConfiguredLimit;
 use tollgate_testing::broken::Broken;
 use tollgate_testing::{START, at_once, limiter};
@@ -376,6 +376,19 @@ async fn responses_return_tokens_as_the_file_says() {
     ] {
         let layer = layer(&format!("quota: \"1 per hour\", key: \"none\", {fields}"));
         assert_eq!(statuses(&layer, &answers.map(answer)).await, wanted, "{fields}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_block_as_the_file_says() {
+    let api = api("quota: \"1 per second\", key: \"client address\",
+         block_after: {refusals: 2, within: \"1m\", time: \"1h\", longest: \"90m\"}");
+    let layer = api.layer(&RateLimiter::new(Memory::new().clock(TokioClock::new()))).unwrap();
+    for seconds in ["3601", "5401"] {
+        assert_eq!(statuses(&layer, &[ASK, ASK]).await, [200, 429]);
+        let (status, headers) = ASK.through(&layer).await;
+        assert_eq!((status.as_u16(), headers["retry-after"].to_str().unwrap()), (429, seconds));
+        tokio::time::advance(SECOND * 3_601).await;
     }
 }
 

@@ -46,8 +46,8 @@ fn a_field_that_is_unknown_names_the_nearest() {
         "there is no field `burst_size` (there are `quota`, `kind`, `rate`, `per`, `capacity`, \
          `max_reserved`, `initial`, `start`, `shards`, `name`, `on_failure`, `key`, `missing_key`, \
          `cost`, `methods`, `exempt_paths`, `exempt_networks`, `sample`, `enforce`, `shadow`, \
-         `refund_if`, `refund_unless`, `reset_if`, `enabled`, `queue`, `jitter`, `dialects`, \
-         `retry_after`, `partition_key`, `on_refusal`, `settle`, `refund_dropped` and `expose`)",
+         `refund_if`, `refund_unless`, `reset_if`, `block_after`, `enabled`, `queue`, `jitter`, \
+         `dialects`, `retry_after`, `partition_key`, `on_refusal`, `settle`, `refund_dropped` and `expose`)",
     );
     is_wrong_beside_quota(
         "queue: {max_wait: \"1s\", ¶max_waiter: 5}",
@@ -419,6 +419,44 @@ fn a_queue_is_one_in_which_requests_can_wait() {
         "quota: \"10 per minute, max_reserved 0\", queue: ¶\"1s\"",
         &["`queue` beside a max_reserved of 0, with which no request can wait (raise \
            max_reserved, or leave the queue out)"],
+    );
+}
+
+#[test]
+fn blocks_have_their_numbers_and_times() {
+    is_wrong_beside_quota(
+        "block_after: ¶\"1h\"",
+        "`block_after` is the text \"1h\" (write a table: refusals = 5, within = \"10m\", time = \
+         \"1h\")",
+    );
+    is_wrong_beside_quota(
+        "block_after: ¶{refusals: 5, time: \"1h\"}",
+        "`block_after` has no `within` (it needs three: refusals, within, time)",
+    );
+    is_wrong_beside_quota(
+        "block_after: ¶{refusals: 5, within: \"0s\", time: \"1h\"}",
+        "`block_after` has a time of zero (write a longer one)",
+    );
+    is_wrong_beside_quota(
+        "block_after: ¶{refusals: 5, within: \"1m\", time: \"1h\", longest: \"1h\"}",
+        "`block_after.longest` is not longer than `time` (write a longer time, or leave it out)",
+    );
+    is_wrong_beside_quota(
+        "block_after: {refusals: ¶0, within: \"1m\", time: \"1h\"}",
+        &format!(
+            "`block_after.refusals` is the number 0 (write a whole number from 1 to {})",
+            u64::MAX
+        ),
+    );
+    is_wrong_beside_quota(
+        "block_after: ¶{refusals: 18446744073709551615, within: \"1m\", time: \"1h\"}",
+        "`block_after` cannot count so many refusals in that time: rate of 18446744073709551615 per \
+         minute does not fit: 2^53 can be counted (use a rate of at most 9007199254740992)",
+    );
+    is_wrong_beside_quota(
+        "block_after: ¶{refusals: 5, within: \"1m\", time: \"1h\", longest: \"100000 days\"}",
+        "four times `block_after.longest` is too long: period of 34560000000s cannot be counted (it \
+         must be a whole number of microseconds, at most 2^53 of them, which is 285 years)",
     );
 }
 
