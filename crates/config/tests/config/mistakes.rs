@@ -451,7 +451,7 @@ fn blocks_have_their_numbers_and_times() {
     is_wrong_beside_quota(
         "block_after: ¶{refusals: 18446744073709551615, within: \"1m\", time: \"1h\"}",
         "`block_after` cannot count so many refusals in that time: rate of 18446744073709551615 per \
-         minute does not fit: 2^53 can be counted (use a rate of at most 9007199254740992)",
+         minute does not fit in 2^53 units (use a rate of at most 9007199254740992)",
     );
     is_wrong_beside_quota(
         "block_after: ¶{refusals: 5, within: \"1m\", time: \"1h\", longest: \"100000 days\"}",

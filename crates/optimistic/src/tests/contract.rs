@@ -309,5 +309,5 @@ async fn a_look_at_several_buckets_sees_one_instant() {
         }
     };
     tokio::join!(writes, looks);
-    assert!(seen.len() > 10, "{} values", seen.len());
+    assert!(seen.len() > 3, "{} values", seen.len());
 }

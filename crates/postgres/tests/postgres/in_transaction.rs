@@ -198,7 +198,7 @@ async fn a_row_that_a_transaction_holds_is_no_outage() {
     let held = limiter.limit(&ORDERS).key("alice").cost(1).await.unwrap_err();
     assert!(held.is_unavailable() && !held.is_outage(), "{held:?}");
     let told = chain(&held);
-    let says = "as another transaction held a lock on its buckets (keep transactions short";
+    let says = "as another transaction held a lock on its buckets (keep transactions that decide";
     assert!(told.contains(says), "{told}");
     holding.commit().await.unwrap();
     assert_eq!(left(&limiter).await, 2);

@@ -17,7 +17,7 @@ pub use client::{Client, Reply};
 pub use cluster::Cluster;
 pub use guard::Guard;
 pub use impostor::{Impostor, Words, endlessly, greet, pass};
-pub use process::{is_alive, until};
+pub use process::{free_port, is_alive, until};
 pub use proxy::{Mode, Proxy};
 pub use sentinels::Sentinels;
 pub use server::Server;

@@ -51,7 +51,7 @@ impl Drop for Directory {
 ///
 /// Both are below those that systems give to clients: no connection takes the port of a
 /// server while it restarts.
-pub(super) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
     for _ in 0..1_000 {
         let random = RandomState::new().hash_one(()) % 12_768;

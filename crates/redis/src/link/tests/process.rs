@@ -1,6 +1,5 @@
 //! A private server on a free port, without files.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use ::redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener as Listener, TcpStream};
 use tokio::time::{Instant, sleep};
+pub(super) use tollgate_testing::redis::free_port;
 
 /// A server. It ends when this value is dropped.
 pub(super) struct Server {
@@ -143,17 +143,6 @@ pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     while !holds().await {
         assert!(Instant::now() < bound, "in vain: {what}");
         sleep(Duration::from_millis(5)).await;
-    }
-}
-
-pub(super) fn free_port() -> u16 {
-    // The bus of a cluster's node is 10,000 above its port.
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
-        if port < 55_000 {
-            return port;
-        }
     }
 }
 
