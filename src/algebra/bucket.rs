@@ -236,6 +236,12 @@ impl Bucket {
         matches!(self.start, Some(WindowStart::FirstUse))
     }
 
+    /// Whether no time brings anything that a store could live to see: only what is given back does.
+    #[cfg(feature = "memory")]
+    pub(crate) const fn never_gains(&self) -> bool {
+        self.step.get() == MAX_UNITS
+    }
+
     /// Whether a full bucket equals one that was never used, so it need not be stored.
     ///
     /// It is false for a quota with an `initial` below its capacity.

@@ -112,7 +112,8 @@ impl FieldSetBuilder {
                 self.members.partition_key(key);
             }
         }
-        if self.dialects.show_most_constrained() {
+        // The older dialects have no words for a limit without a window.
+        if self.dialects.show_most_constrained() && !policy.is_in_flight {
             let one = MostConstrained::new(policy, limit, numbers, level);
             self.most_constrained = Some(self.most_constrained.map_or(one, |other| other.max(one)));
         }
@@ -149,7 +150,7 @@ impl Policies {
         }
         // Compared after the cut to the largest integer, as clients see them.
         let quota = policy.quota.min(MAX_INTEGER);
-        if self.dialects.draft_7 && !self.quotas.contains(&quota) {
+        if self.dialects.draft_7 && !policy.is_in_flight && !self.quotas.contains(&quota) {
             self.quotas.push(quota);
             self.list.begin_member().number(quota).bytes(b";w=").number(policy.window);
         }

@@ -23,7 +23,7 @@ const MICROS: u128 = 1_000_000;
 /// The part of the fields that depends on the limit alone, formatted once.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyText {
-    /// The member of `RateLimit-Policy`: `"name";q=20;w=120`.
+    /// The member of `RateLimit-Policy`: `"name";q=20;w=120`, or `"name";q=4;qu="concurrent-requests"`.
     pub(super) text: Bytes,
     /// The member of `RateLimit` up to its first number: `"name";r=`.
     prefix: Box<[u8]>,
@@ -31,6 +31,8 @@ pub(crate) struct PolicyText {
     pub(super) quota: u64,
     /// The seconds in which that many tokens refill.
     pub(super) window: u64,
+    /// Whether it has no window, as only requests that end bring tokens.
+    pub(super) is_in_flight: bool,
 }
 
 /// The text of a limit that layers have by itself, kept for as long as the process runs: so a
@@ -65,16 +67,24 @@ impl PolicyText {
         let (quota, window) = quota_and_window(limit);
         let name = quote(limit.name());
         let mut text = FieldList::default();
-        text.bytes(&name).bytes(b";q=").number(quota).bytes(b";w=").number(window);
+        text.bytes(&name).bytes(b";q=").number(quota);
+        let is_in_flight = limit.quota().is_in_flight();
+        match is_in_flight {
+            true => text.bytes(b";qu=\"concurrent-requests\""),
+            false => text.bytes(b";w=").number(window),
+        };
         let mut prefix = name;
         prefix.extend_from_slice(b";r=");
-        Self { text: text.into_bytes().into(), prefix: prefix.into(), quota, window }
+        let text = text.into_bytes().into();
+        Self { text, prefix: prefix.into(), quota, window, is_in_flight }
     }
 
     /// Adds the limit's member of `RateLimit` to a list of several.
     pub(super) fn push_member(&self, list: &mut FieldList, numbers: FieldNumbers) {
         list.begin_member().bytes(&self.prefix).number(numbers.remaining);
-        list.bytes(RESET).number(numbers.seconds());
+        if !self.is_in_flight {
+            list.bytes(RESET).number(numbers.seconds());
+        }
     }
 
     /// The numbers of this limit at this level.
@@ -109,8 +119,11 @@ impl PolicyText {
 }
 
 impl KeptPolicy {
-    /// The text of this limit; `None` if as many are kept as may be.
+    /// The text of this limit; `None` if as many are kept as may be, or if it has no window.
     pub(crate) fn of(limit: &Limit) -> Option<&'static Self> {
+        if limit.quota().is_in_flight() {
+            return None;
+        }
         // A poisoned lock is harmless: a policy is there or is not.
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         Self::keep(&mut kept, limit, MAX_KEPT)

@@ -24,7 +24,8 @@ pub(crate) enum Wording {
 /// The time after which to retry, and the form of `Retry-After`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetryHint {
-    pub(crate) after: Duration,
+    /// `None` if nobody knows: requests in flight have to end.
+    pub(crate) after: Option<Duration>,
     /// The time of the decision, from which `after` counts.
     pub(crate) now: Timestamp,
     pub(crate) format: RetryAfter,
@@ -44,7 +45,8 @@ impl OutageHint {
         Self { after: Duration::from_secs(1), format: RetryAfter::Seconds };
 }
 
-/// Makes the response to a refused request: 429, or another status, with `Retry-After`.
+/// Makes the response to a refused request: 429, or another status, with `Retry-After` if the time is
+/// known.
 pub(crate) fn refusal(
     wording: Wording,
     status: StatusCode,
@@ -63,7 +65,7 @@ pub(crate) fn refusal(
         }
         Wording::Grpc => {
             let message = message(refused, hint.after);
-            grpc::respond(status, &message, Some(hint.after))
+            grpc::respond(status, &message, hint.after)
         }
     };
     put_retry_after(&mut response, hint);
@@ -87,7 +89,7 @@ pub(crate) fn refusal_by(
 /// Adds `Retry-After`, unless the response has it.
 pub(crate) fn put_retry_after<B>(response: &mut Response<B>, hint: RetryHint) {
     let RetryHint { after, now, format } = hint;
-    if let Some(value) = format.value(after, now) {
+    if let Some(value) = after.and_then(|after| format.value(after, now)) {
         put_if_absent(response, RETRY_AFTER, value);
     }
 }
@@ -213,9 +215,13 @@ fn title(status: StatusCode) -> &'static str {
 }
 
 /// For example "refused by `a` and `b`, try again in 5 seconds".
-fn message(refused: &[&str], after: Duration) -> String {
+fn message(refused: &[&str], after: Option<Duration>) -> String {
     let names: Vec<_> = refused.iter().map(|name| format!("`{name}`")).collect();
-    let (seconds, names) = (ceil_seconds(after), names.join(" and "));
+    let names = names.join(" and ");
+    let Some(after) = after else {
+        return format!("refused by {names}, try again when another request has ended");
+    };
+    let seconds = ceil_seconds(after);
     let unit = if seconds == 1 { "second" } else { "seconds" };
     format!("refused by {names}, try again in {seconds} {unit}")
 }

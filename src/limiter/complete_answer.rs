@@ -60,6 +60,21 @@ impl CompleteAnswer {
         self.0.wait()
     }
 
+    /// After which time the request may be repeated, with `jitter`; `None` if nobody knows, since only
+    /// requests in flight are in its way.
+    pub(crate) fn retry_after<L: Borrow<Limit>>(
+        &self,
+        demands: &[Demand<L>],
+        jitter: Duration,
+    ) -> Option<Duration> {
+        if !demands.iter().any(Demand::is_in_flight) {
+            return Some(self.wait().saturating_add(jitter));
+        }
+        // The other limits: before that, no request in flight helps.
+        let known = self.levels(demands).filter_map(|(_, level)| level.wait).max();
+        known.filter(|wait| !wait.is_zero()).map(|wait| wait.saturating_add(jitter))
+    }
+
     pub(crate) const fn at(&self) -> Timestamp {
         self.0.now()
     }
@@ -110,7 +125,7 @@ impl CompleteAnswer {
         let verdict = self.verdict();
         let refused = self.levels(demands).filter(|(_, level)| level.verdict == verdict);
         let mut refused = refused.map(|(demand, level)| (demand.limit(), level));
-        let (first, retry_after) = (refused.next()?, self.wait().saturating_add(jitter));
+        let (first, retry_after) = (refused.next()?, self.retry_after(demands, jitter));
         let error = RateLimited::refused_by_several(first, refused, retry_after);
         Some(if self.0.has_kept() { error.with_kept(self.kept_by_refused(demands)) } else { error })
     }

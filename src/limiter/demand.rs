@@ -90,6 +90,11 @@ impl<L: Borrow<Limit>> Demand<L> {
         self.limit.borrow()
     }
 
+    /// Whether it counts a request in flight.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.limit().quota().is_in_flight()
+    }
+
     /// How many buckets a charge of this limit names.
     pub(super) fn bucket_count(&self) -> usize {
         if self.limit().is_in_shards() { 2 } else { 1 }

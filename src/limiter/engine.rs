@@ -17,7 +17,9 @@ use super::rate_limited::RateLimited;
 use super::replacements::Replacements;
 use super::shared_resets::SharedResets;
 use super::store::Store;
-use crate::backend::{Adjustment, Answer, Applied, Backend, Charge, Origin, OwnedAdjustment};
+use crate::backend::{
+    Adjustment, Answer, Applied, Backend, BackendError, Charge, Origin, OwnedAdjustment,
+};
 #[cfg(feature = "memory")]
 use crate::backend::{LineTicket, LineWaiter, Memory};
 
@@ -303,6 +305,11 @@ impl RateLimiter {
             demands.iter_mut().for_each(|demand| demand.asked_at = mark);
         }
         draw_all_shards(demands, self.random(), longest)?;
+        if !self.has_lines()
+            && let Some(demand) = demands.iter().find(|one| one.limit().quota().never_gains())
+        {
+            return Ok(Answer::Ready(Err(unlosable(demand.limit()))));
+        }
         self.apply(demands, mode, longest)
     }
 
@@ -411,4 +418,16 @@ impl RateLimiter {
         }
         Ok(self.backend().apply(&charges))
     }
+}
+
+/// A store that outlives this process would keep the tokens of its requests for good.
+#[cold]
+fn unlosable(limit: &Limit) -> BackendError {
+    let cause = format!(
+        "`{}` counts requests in flight, and a process that crashes gives nothing back (say when its \
+         tokens are there again: `Quota::in_flight({}).lost_after(HOUR)`)",
+        limit.name(),
+        limit.quota().rate()
+    );
+    BackendError::misconfigured("shared", cause)
 }

@@ -260,6 +260,11 @@ impl<L: Borrow<Limit>> Grant<L> {
         self.limit.borrow()
     }
 
+    /// Whether it counts a request in flight.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.limit().quota().is_in_flight()
+    }
+
     /// The same grant with its own handle of the limit.
     pub(crate) fn to_owned_by(&self, own: impl FnOnce(&L) -> Arc<Limit>) -> Grant {
         let &Self { cost, shards, mark, ref limit, ref key, wait, units, after, at } = self;

@@ -14,10 +14,10 @@ use super::grant::Grant;
 #[cfg(feature = "memory")]
 use super::permit::Permit;
 use super::rate_limited::RateLimited;
-use super::snapshot::Level;
-use crate::algebra::State;
+use super::snapshot::{Level, wait_of};
 #[cfg(feature = "memory")]
-use crate::algebra::{Units, Verdict};
+use crate::algebra::Units;
+use crate::algebra::{State, Verdict};
 use crate::backend::{Applied, BackendError};
 #[cfg(feature = "memory")]
 use crate::backend::{Memory, Reading, UnknownBucket};
@@ -106,6 +106,7 @@ pub(super) fn refused_one(
     state: State,
     wait: Duration,
 ) -> RateLimited {
+    let wait = wait_of(demand.limit, Verdict::Refused, wait);
     let level = Level::refused(state, wait, demand.cost, at);
     RateLimited::refused(demand.limit, level, wait).with_speech(limiter.speech())
 }

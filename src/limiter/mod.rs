@@ -171,6 +171,7 @@ mod events;
 mod failure_log;
 mod forget;
 mod grant;
+mod in_flight;
 mod limit;
 mod limit_uses;
 #[cfg(feature = "memory")]
@@ -208,6 +209,7 @@ pub use self::engine::RateLimiter;
 pub use self::limit::{Limit, LimitError};
 
 pub use self::calls::LimitCall;
+pub use self::in_flight::InFlight;
 pub use self::permit::Permit;
 pub use self::rate_limited::RateLimited;
 

@@ -10,7 +10,7 @@ use super::Limit;
 use super::engine::RateLimiter;
 use super::progress::Progress;
 use super::rate_limited::RateLimited;
-use super::snapshot::{Level, Snapshot};
+use super::snapshot::{Level, Snapshot, wait_of};
 use crate::algebra::{Bucket, State, Terms, Verdict, charge, charge_pair_slower, charge_slower};
 use crate::backend::{Applied, BackendError, BucketId, Charge, Key, Reading};
 use crate::quota::tokens_of;
@@ -174,7 +174,8 @@ fn read(limit: &Limit, cost: u64, applied: &Applied) -> Result<Snapshot, Backend
         }
         [None, _] => (Verdict::Refused, None),
     });
-    (level.verdict, level.wait) = charged.unwrap_or((Verdict::Refused, None));
+    let (verdict, wait) = charged.unwrap_or((Verdict::Refused, None));
+    (level.verdict, level.wait) = (verdict, wait.and_then(|wait| wait_of(limit, verdict, wait)));
     let mut snapshot = Snapshot::new(limit, level);
     if let [_] = readings {
         snapshot.set_kept(applied.kept(0));

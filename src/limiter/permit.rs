@@ -22,7 +22,8 @@ use crate::clock::Timestamp;
 /// A permit borrows the limiter and the limits, so that a request that only wants to run copies
 /// nothing. Call [`into_owned`](Self::into_owned) before you move it into a stream, a task or a
 /// struct. [`settle`](Self::settle) and [`refund`](Self::refund) borrow nothing and can be spawned
-/// as they are. Dropping a permit gives nothing back: the work then costs what was taken.
+/// as they are. Dropping a permit gives nothing back: the work then costs what was taken. Where a limit
+/// counts work that runs, [`in_flight`](Self::in_flight) makes a guard of it.
 ///
 /// The [module docs](super#a-streaming-handler) show a body that settles its permit on drop.
 ///
@@ -159,6 +160,15 @@ impl<'l> Permit<'l> {
         one.into_iter().chain(several).map(|snapshot| snapshot.with_speech(speech))
     }
 
+    /// Whether it took a token of a limit that counts requests in flight.
+    pub(super) fn is_in_flight(&self) -> bool {
+        match &self.0 {
+            PermitInner::One { grant, .. } => grant.is_in_flight(),
+            PermitInner::Several(answered) => answered.demands.iter().any(Demand::is_in_flight),
+            PermitInner::Owned(grants) => grants.iter().any(Grant::is_in_flight),
+        }
+    }
+
     /// The instant from which the work may run: that of the decision, or of the reservation.
     #[must_use]
     pub fn at(&self) -> Timestamp {
@@ -197,7 +207,8 @@ impl<'l> Permit<'l> {
     ///
     /// With several limits, only those with an explicit `cost` are settled; if none has one, all
     /// are. So a limit on requests keeps its one token, whatever number of a model's tokens the
-    /// work took. A limit in shards gets its tokens back in the shards that paid.
+    /// work took. A limit in shards gets its tokens back in the shards that paid. A limit that counts
+    /// requests [in flight](crate::Quota::in_flight) gets all of its tokens back, whatever the cost.
     ///
     /// # Errors
     ///

@@ -106,14 +106,14 @@ impl RefusalSnapshots {
 impl RateLimited {
     /// A refusal by one limit.
     #[inline]
-    pub(crate) fn refused(limit: &Limit, level: Level, retry_after: Duration) -> Self {
+    pub(crate) fn refused(limit: &Limit, level: Level, retry_after: Option<Duration>) -> Self {
         // Written in place: copying it to the heap would take longer than the decision.
         Self(Box::write(
             Box::new_uninit(),
             RateLimitedInner {
                 cause: RateLimitedCause::Refused {
                     by: RefusalSnapshots::One([Snapshot::new(limit, level)]),
-                    retry_after: Some(retry_after),
+                    retry_after,
                 },
                 speech: Speech::default(),
             },
@@ -124,7 +124,7 @@ impl RateLimited {
     pub(crate) fn refused_by_several<'l>(
         first: (&'l Limit, Level),
         rest: impl Iterator<Item = (&'l Limit, Level)>,
-        retry_after: Duration,
+        retry_after: Option<Duration>,
     ) -> Self {
         let (limit, level) = first;
         let mut rest = rest.peekable();
@@ -134,7 +134,7 @@ impl RateLimited {
         let all = iter::once(first).chain(rest);
         let snapshots = all.map(|(limit, level)| Snapshot::new(limit, level)).collect();
         let by = RefusalSnapshots::Several { first: limit.clone(), snapshots };
-        Self::from_cause(RateLimitedCause::Refused { by, retry_after: Some(retry_after) })
+        Self::from_cause(RateLimitedCause::Refused { by, retry_after })
     }
 
     /// The error of a cost that the limit can never grant on these terms: it is too large, or the
@@ -347,7 +347,8 @@ impl RateLimited {
     /// ask the store: then it is the time until the breaker lets calls through.
     ///
     /// A limit that grants [nothing](crate::Quota::none) refuses without a time to come back, so it is
-    /// `None` as well.
+    /// `None` as well. So it is if the only limits that refused wait for requests [in
+    /// flight](crate::Quota::in_flight) to end: nobody knows when they do.
     ///
     /// It holds if no other request comes first, and includes the
     /// [jitter](super::LimitCall::jitter). With several limits, it is the longest wait. A limit in
@@ -397,7 +398,10 @@ impl fmt::Display for RateLimited {
                 }
                 match retry_after {
                     Some(retry_after) => write!(f, " (retry after {retry_after:?})"),
-                    None => write!(f, " (it grants nothing: {})", by.limit().quota()),
+                    None if by.limit().quota().is_none() => {
+                        write!(f, " (it grants nothing: {})", by.limit().quota())
+                    }
+                    None => f.write_str(" (retry when a request in flight has ended)"),
                 }
             }
             RateLimitedCause::TooLarge { limit, cost, terms } => {

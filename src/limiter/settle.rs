@@ -44,6 +44,8 @@ pub(crate) enum Settlement {
     All(u64),
     /// Nothing is kept. What a bucket has gained since in place of a token is not returned again.
     LateRefund,
+    /// The limits that count requests in flight keep nothing, and all others what they have.
+    Ended,
 }
 
 impl Settle {
@@ -58,15 +60,23 @@ impl Settle {
         let (actual, late, by_cost) = match settlement {
             Settlement::Actual(actual) => (actual, false, true),
             Settlement::All(actual) => (actual, false, false),
-            Settlement::LateRefund => (0, true, false),
+            Settlement::LateRefund | Settlement::Ended => (0, true, false),
         };
+        let has_ended = matches!(settlement, Settlement::Ended);
         // If one limit has an explicit cost, limits that only count requests keep their tokens.
-        let by_cost = by_cost && grants.clone().any(Grant::has_explicit_cost);
+        let by_cost = by_cost
+            && grants.clone().any(|grant| grant.has_explicit_cost() && !grant.is_in_flight());
         let (mut concerned, mut kept) = (None, SmallVec::new());
         let mut refunds = SmallVec::<[Adjustment<'_>; 4]>::new();
-        for grant in grants.filter(|grant| grant.has_explicit_cost() || !by_cost) {
+        // Whatever the work has cost, it is no longer in flight. Its tokens may have been lost before,
+        // and then are not returned again.
+        let is_settled = |grant: &&Grant<L>| {
+            grant.is_in_flight() || (!has_ended && (grant.has_explicit_cost() || !by_cost))
+        };
+        for grant in grants.filter(is_settled) {
             let is_first = concerned.is_none();
             concerned.get_or_insert(grant.limit());
+            let (actual, late) = if grant.is_in_flight() { (0, true) } else { (actual, late) };
             for (refund, keeps) in grant.refunds(actual, late) {
                 refunds.push(refund);
                 if is_first {

@@ -59,7 +59,7 @@ pub(crate) struct Level {
     pub(crate) verdict: Verdict,
     /// For a limit in shards, the value of all shards.
     pub(crate) state: State,
-    /// The wait until the cost fits; `None` if it never will.
+    /// The wait until the cost fits; `None` if it never will, or if nobody knows.
     pub(crate) wait: Option<Duration>,
     pub(crate) cost: u64,
     pub(crate) at: Timestamp,
@@ -82,8 +82,13 @@ impl Level {
     }
 
     /// The level of a bucket that has refused the cost.
-    pub(super) const fn refused(state: State, wait: Duration, cost: u64, at: Timestamp) -> Self {
-        Self { verdict: Verdict::Refused, state, wait: Some(wait), cost, at }
+    pub(super) const fn refused(
+        state: State,
+        wait: Option<Duration>,
+        cost: u64,
+        at: Timestamp,
+    ) -> Self {
+        Self { verdict: Verdict::Refused, state, wait, cost, at }
     }
 
     /// The level after what was taken has changed to this; as admitted, since the work has run.
@@ -128,8 +133,14 @@ impl Level {
             let held = readings.iter().map(|reading| (reading.state().value, reading.units()));
             state.value = sum_of_shards(held, limit.quota().get_shards());
         }
-        Self { verdict: first.verdict(), state, wait: Some(first.wait()), cost, at }
+        let wait = wait_of(limit, first.verdict(), first.wait());
+        Self { verdict: first.verdict(), state, wait, cost, at }
     }
+}
+
+/// The wait that a limit is known to need. Nobody knows when a request in flight ends.
+pub(super) fn wait_of(limit: &Limit, verdict: Verdict, wait: Duration) -> Option<Duration> {
+    (verdict == Verdict::Admitted || !limit.quota().is_in_flight()).then_some(wait)
 }
 
 /// The value of a limit with `shards` shards, estimated from some of them.
@@ -231,7 +242,8 @@ impl Snapshot {
 
     /// The wait until the limit has the tokens for the [`cost`](Self::cost).
     ///
-    /// It is zero if the cost [fits](Self::fits), and `None` if the limit can never hold as much.
+    /// It is zero if the cost [fits](Self::fits), and `None` if the limit can never hold as much, or if
+    /// requests [in flight](crate::Quota::in_flight) have to end first.
     #[must_use]
     pub const fn wait(&self) -> Option<Duration> {
         self.level.wait
@@ -246,7 +258,8 @@ impl Snapshot {
 
     /// The time at which the bucket is full if nothing more is taken.
     ///
-    /// For a limit in shards, it assumes that all of them hold the same. A bucket that was used by
+    /// Requests in flight give their tokens back earlier, which is not known. For a limit in shards, it
+    /// assumes that all of them hold the same. A bucket that was used by
     /// faster numbers of its limit gains by those until a request is admitted by the present ones.
     #[must_use]
     pub fn full_at(&self) -> Timestamp {
@@ -290,17 +303,18 @@ impl Snapshot {
         self.level.state
     }
 
-    /// The start of the current window; `None` for a token bucket.
+    /// The start of the current window; `None` for a token bucket, and for requests in flight.
     #[must_use]
     pub fn window_start(&self) -> Option<Timestamp> {
         match self.limit.bucket().kind() {
+            Kind::FixedWindow if self.limit.quota().is_in_flight() => None,
             Kind::FixedWindow => Some(self.level.state.ts),
             Kind::TokenBucket => None,
         }
     }
 
     /// The end of the current window, at which the next one begins and brings its tokens; `None` for
-    /// a token bucket.
+    /// a token bucket, and for requests in flight.
     ///
     /// Where windows begin with the [first use](crate::Quota::from_first_use), a full bucket has none
     /// yet, and this tells of the one that a request would begin now. If such a limit is in shards,
@@ -333,7 +347,7 @@ impl Snapshot {
     /// It says so of a key that has used nothing as well: its window ends then, and its bucket is
     /// full now. A key that owes more than a window brings gains at this time, and is still in debt;
     /// [`full_at`](Self::full_at) says when it owes nothing and has all. `None` if the quota grants
-    /// [nothing](crate::Quota::none).
+    /// [nothing](crate::Quota::none), or counts requests [in flight](crate::Quota::in_flight).
     ///
     /// # Examples
     ///
@@ -358,7 +372,8 @@ impl Snapshot {
     #[doc(alias = "resetTime")]
     #[must_use]
     pub fn resets_at(&self) -> Option<Timestamp> {
-        let grants = !self.limit.quota().is_none();
-        grants.then(|| self.window_end().unwrap_or_else(|| self.full_at()))
+        let quota = self.limit.quota();
+        (!quota.is_none() && !quota.is_in_flight())
+            .then(|| self.window_end().unwrap_or_else(|| self.full_at()))
     }
 }

@@ -68,7 +68,8 @@ impl Waiting<'_> {
         self.status().0
     }
 
-    /// How long the last of them waits if no other leaves and no tokens come back; zero if none waits.
+    /// How long the last of them waits if no other leaves and no tokens come back; zero if none waits,
+    /// and for requests [in flight](crate::Quota::in_flight), as nobody knows.
     ///
     /// It may be more than the longest wait of a queue whose requests [stay](crate::middleware::Queue::stay).
     #[must_use]

@@ -1,11 +1,14 @@
 //! The body of a response: that of the inner service, or that of a refusal.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+
+use super::ledger::ResponseEnd;
 
 pin_project! {
     /// The body of a response: that of the inner service, or that of a refusal.
@@ -24,6 +27,8 @@ pin_project! {
     #[project = BodyKindProjection]
     enum BodyKind<B> {
         Inner { #[pin] body: B },
+        // The body of a request in flight, until it has ended.
+        InFlight { #[pin] body: B, end: Option<Arc<ResponseEnd>> },
         Refusal { text: RefusalText },
     }
 }
@@ -71,15 +76,23 @@ impl<B> ResponseBody<B> {
         Self { kind: BodyKind::Inner { body } }
     }
 
+    /// The body of a request that is in flight until the body has ended, or is dropped.
+    pub(super) const fn in_flight(body: B, end: Arc<ResponseEnd>) -> Self {
+        Self { kind: BodyKind::InFlight { body, end: Some(end) } }
+    }
+
     pub(super) const fn refusal(text: RefusalText) -> Self {
         Self { kind: BodyKind::Refusal { text } }
     }
 
     /// Returns the body of the inner service; `None` if the request did not run.
+    ///
+    /// A request that is counted while it is [in flight](crate::Quota::in_flight) ends here for its
+    /// limit.
     #[must_use]
     pub fn into_inner(self) -> Option<B> {
         match self.kind {
-            BodyKind::Inner { body } => Some(body),
+            BodyKind::Inner { body } | BodyKind::InFlight { body, .. } => Some(body),
             BodyKind::Refusal { .. } => None,
         }
     }
@@ -100,6 +113,13 @@ where
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().kind.project() {
             BodyKindProjection::Inner { body } => body.poll_frame(cx),
+            BodyKindProjection::InFlight { body, end } => {
+                let polled = body.poll_frame(cx);
+                if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+                    *end = None;
+                }
+                polled
+            }
             BodyKindProjection::Refusal { text } => {
                 Poll::Ready(text.take().into_bytes().map(|text| Ok(Frame::data(text.into()))))
             }
@@ -108,14 +128,14 @@ where
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            BodyKind::Inner { body } => body.is_end_stream(),
+            BodyKind::Inner { body } | BodyKind::InFlight { body, .. } => body.is_end_stream(),
             BodyKind::Refusal { text } => matches!(text, RefusalText::None),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            BodyKind::Inner { body } => body.size_hint(),
+            BodyKind::Inner { body } | BodyKind::InFlight { body, .. } => body.size_hint(),
             BodyKind::Refusal { text } => {
                 SizeHint::with_exact(u64::try_from(text.len()).unwrap_or(u64::MAX))
             }

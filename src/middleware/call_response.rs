@@ -129,7 +129,8 @@ pub(crate) fn response_of(error: &RateLimited) -> Response<Bytes> {
     let now = snapshots.first().map_or(Timestamp::UNIX_EPOCH, Snapshot::at);
     let is_decided = !error.is_unavailable();
     let known = error.retry_after().filter(|_| is_decided);
-    let hint = known.map(|after| RetryHint { after, now, format });
+    let is_for_good = error.is_too_large() || error.limit().quota().is_none();
+    let hint = (is_decided && !is_for_good).then_some(RetryHint { after: known, now, format });
     let later = OutageHint { after: error.retry_after().unwrap_or(OutageHint::SOON.after), format };
     let status =
         if is_decided { style.status_for_good(error) } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -147,8 +148,8 @@ pub(crate) fn response_of(error: &RateLimited) -> Response<Bytes> {
             match hint {
                 Some(hint) => {
                     fields::put_retry_after(&mut response, hint);
-                    if !names_time {
-                        response.extensions_mut().insert(ExactWait::new(hint.after));
+                    if let Some(after) = hint.after.filter(|_| !names_time) {
+                        response.extensions_mut().insert(ExactWait::new(after));
                     }
                 }
                 None if is_decided => {}
@@ -164,7 +165,9 @@ pub(crate) fn response_of(error: &RateLimited) -> Response<Bytes> {
         Some(hint) => {
             let names: Vec<_> = snapshots.iter().map(|snapshot| snapshot.limit().name()).collect();
             let mut response = fields::refusal(wording, status, &names, hint);
-            response.extensions_mut().insert(ExactWait::new(hint.after));
+            if let Some(after) = hint.after {
+                response.extensions_mut().insert(ExactWait::new(after));
+            }
             response
         }
         None if is_decided => refusal_for_good(wording, error, style),

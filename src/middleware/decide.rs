@@ -117,7 +117,9 @@ fn ask<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualAction<
     };
     // In all other cases the tokens of a request that is dropped here stay taken anyway, and no task
     // has to wait for the answer.
-    let gives_back = submission.asking.reserves() || plan.settings.refunds_dropped;
+    let gives_back = submission.asking.reserves()
+        || plan.settings.refunds_dropped
+        || demands.iter().any(Demand::is_in_flight);
     let (plan, demands) = (Arc::clone(plan), to_static(&demands));
     let acting = async move {
         let decided = pending.decide(&plan.limiter, &demands).await;
@@ -185,7 +187,7 @@ impl Submission {
             (_, Some(_)) => UNAVAILABLE,
             (Ok(()), None) => TOO_MANY,
         };
-        let longest = plan.mode();
+        let longest = plan.mode(demands.iter().any(Demand::is_in_flight));
         let mode = match (checked, drain) {
             (Err(_), _) => Mode::Take,
             (Ok(()), Some(end)) => Mode::Reserve(end.min(queue.max_wait)),

@@ -28,7 +28,8 @@ pin_project! {
     /// the [queue](crate::RateLimitLayer::queue), or for an answer about its slot, gives up the
     /// slot. If the inner service runs already, the request is settled at the count of its
     /// [`Meter`](super::Meter), if its handler took that, or costs nothing if the layer [refunds
-    /// dropped requests](crate::RateLimitLayer::refund_dropped). Otherwise, its tokens stay taken.
+    /// dropped requests](crate::RateLimitLayer::refund_dropped). Otherwise, its tokens stay taken. A
+    /// limit that counts requests [in flight](crate::Quota::in_flight) gets its tokens back always.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
@@ -115,8 +116,11 @@ where
                 mem::forget(panics);
                 return Poll::Ready(match ready!(polled) {
                     Ok(mut response) => {
-                        on_response.finish(&mut response);
-                        Ok(response.map(ResponseBody::inner))
+                        let end = on_response.finish(&mut response);
+                        Ok(response.map(|body| match end {
+                            None => ResponseBody::inner(body),
+                            Some(end) => ResponseBody::in_flight(body, end),
+                        }))
                     }
                     Err(error) => {
                         on_response.fail();

@@ -36,9 +36,29 @@ struct Entries {
     refused: Vec<(usize, Snapshot)>,
     /// The meter of the request; `None` once the request is over.
     meter: Option<Meter>,
+    /// Whether the request is no longer in flight.
+    has_ended: bool,
 }
 
 type Charges = SmallVec<[ChargeEntry; 1]>;
+
+/// Ends a request that is counted while it is in flight, when its response is dropped.
+#[derive(Debug)]
+pub(super) struct ResponseEnd(Arc<RequestLedger>);
+
+impl ResponseEnd {
+    /// `None` if no limit counts the request while it is in flight.
+    pub(super) fn of(ledger: &Arc<RequestLedger>) -> Option<Arc<Self>> {
+        let is_counted = ledger.entries().charges.iter().any(|entry| entry.grant.is_in_flight());
+        is_counted.then(|| Arc::new(Self(Arc::clone(ledger))))
+    }
+}
+
+impl Drop for ResponseEnd {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
 
 /// The tokens taken by one rule; none if a shadow would have refused.
 struct ChargeEntry {
@@ -70,7 +90,7 @@ impl RequestLedger {
         demands: &[Demand<RuleLimit<'_>>],
         outcome: &CompleteAnswer,
     ) -> Option<Arc<Self>> {
-        plan.tracks_charges.then(|| {
+        (plan.tracks_charges || demands.iter().any(Demand::is_in_flight)).then(|| {
             let ledger = Self::new(plan);
             ledger.add(demands, outcome, false);
             Arc::new(ledger)
@@ -81,6 +101,10 @@ impl RequestLedger {
     pub(super) fn add_shadow(&self, shadow: &Demand<RuleLimit<'static>>, outcome: &CompleteAnswer) {
         let demands = slice::from_ref(shadow);
         self.add(demands, outcome, true);
+        if self.entries().has_ended {
+            // A store has answered after the response.
+            self.end();
+        }
         if outcome.verdict() != Verdict::Refused {
             return;
         }
@@ -158,6 +182,19 @@ impl RequestLedger {
         }
     }
 
+    /// The request is no longer in flight: gives back what counts it while it is.
+    pub(super) fn end(&self) {
+        let mut entries = self.entries();
+        entries.has_ended = true;
+        let counted = |entry: &&mut ChargeEntry| entry.is_open && entry.grant.is_in_flight();
+        let ended = entries.charges.iter_mut().filter(counted);
+        let ended = ended.map(|entry| entry.close(Kept::Tokens(0))).collect();
+        drop(entries);
+        if let Some(permit) = self.permit_of(ended) {
+            drop(permit.settle_by(Settlement::Ended));
+        }
+    }
+
     /// Applies the effects of the response: refunds, resets and settlement.
     pub(super) fn finish<R>(&self, response: &Response<R>) {
         let settles = self.plan.settings.settles;
@@ -190,6 +227,9 @@ impl RequestLedger {
         let open = entries.charges.iter_mut().zip(effects).filter(|(entry, _)| entry.is_open);
         for (entry, effect) in open {
             match effect {
+                // It ends later, with its body.
+                (ResponseEffect::Refund | ResponseEffect::Keep, _)
+                    if entry.grant.is_in_flight() => {}
                 (ResponseEffect::Refund, _) => refunds.push(entry.close(Kept::Tokens(0))),
                 (ResponseEffect::Reset, _) => resets.push(entry.close(Kept::Reset)),
                 (ResponseEffect::Keep, true) => settled.push(entry.close(kept)),
@@ -212,8 +252,9 @@ impl RequestLedger {
     }
 
     /// Settles a request without a response by its meter, if its handler took that. Otherwise, the
-    /// outcome of the work is unknown, and the tokens stay taken.
+    /// outcome of the work is unknown, and the tokens stay taken. It is no longer in flight.
     pub(super) fn fail(&self) {
+        self.end();
         // Dropped at the end of this function, the meter may settle, which locks its own state.
         let meter = self.entries().meter.take();
         meter.as_ref().and_then(Meter::leave);
@@ -269,7 +310,7 @@ impl RequestLedger {
             let Entries { charges, .. } = &*self.entries();
             let selected = charges.iter().enumerate();
             let selected = selected
-                .filter(|(_, entry)| !entry.is_shadow && selection.contains(entry, charges));
+                .filter(|(_, entry)| !entry.is_shadow && selection.may_change(entry, charges));
             let selected = selected.map(|(position, entry)| (position, entry.grant.more(tokens)));
             selected.unzip::<_, _, Vec<_>, Vec<_>>()
         };
@@ -322,7 +363,7 @@ impl RequestLedger {
         let mut entries = self.entries();
         let Entries { charges, .. } = &mut *entries;
         let is_selected =
-            |entry: &ChargeEntry| is_taken(entry) && selection.contains(entry, charges);
+            |entry: &ChargeEntry| is_taken(entry) && selection.may_change(entry, charges);
         let selected: SmallVec<[bool; 4]> = charges.iter().map(is_selected).collect();
         let taken = charges.iter_mut().zip(selected).filter(|&(_, taken)| taken);
         let taken = taken.map(|(entry, _)| entry.close(kept)).collect();
@@ -406,14 +447,23 @@ impl<'n> Selection<'n> {
             Self::ByCost(None) => entry.is_settled_by_cost(charges),
         }
     }
+
+    /// Whether a call that changes what was taken is about this entry. Without a name, it does not mean
+    /// the limits that count the request while it is in flight.
+    fn may_change(self, entry: &ChargeEntry, charges: &[ChargeEntry]) -> bool {
+        (self.name().is_some() || !entry.grant.is_in_flight()) && self.contains(entry, charges)
+    }
 }
 
 impl ChargeEntry {
     /// Whether a cost settles this entry. If any rule has an explicit cost, rules that only count
-    /// requests are not settled. Shadows have no influence on enforced rules.
+    /// requests are not settled. Shadows have no influence on enforced rules. Requests in flight are
+    /// settled when they end, whatever they cost.
     fn is_settled_by_cost(&self, charges: &[Self]) -> bool {
         let mut others = charges.iter().filter(|other| self.is_shadow || !other.is_shadow);
-        self.grant.has_explicit_cost() || !others.any(|other| other.grant.has_explicit_cost())
+        let has_cost =
+            |entry: &Self| entry.grant.has_explicit_cost() && !entry.grant.is_in_flight();
+        !self.grant.is_in_flight() && (has_cost(self) || !others.any(has_cost))
     }
 
     /// Closes the entry and returns its grant, to be settled.

@@ -87,9 +87,13 @@ impl Log {
         tracing::debug!(limit = limit.name(), status = status.as_u16(), %error, "would have no key");
     }
 
-    pub(super) fn would_refuse(&self, limit: &Limit, retry_after: Duration) {
+    pub(super) fn would_refuse(&self, limit: &Limit, retry_after: Option<Duration>) {
         #[cfg(feature = "tracing")]
-        tracing::debug!(limit = limit.name(), ?retry_after, "would be refused");
+        tracing::debug!(
+            limit = limit.name(),
+            retry_after = retry_after.map(tracing::field::debug),
+            "would be refused"
+        );
     }
 
     pub(super) fn would_refuse_unasked(&self, error: &RateLimited) {
@@ -100,9 +104,13 @@ impl Log {
         }
     }
 
-    pub(super) fn refused(&self, limit: &Limit, retry_after: Duration) {
+    pub(super) fn refused(&self, limit: &Limit, retry_after: Option<Duration>) {
         #[cfg(feature = "tracing")]
-        tracing::debug!(limit = limit.name(), ?retry_after, "refused");
+        tracing::debug!(
+            limit = limit.name(),
+            retry_after = retry_after.map(tracing::field::debug),
+            "refused"
+        );
         self.refused_without_key(limit);
     }
 

@@ -47,10 +47,10 @@ impl LayerView {
     /// The response of the layer to a request without a key, or while the store fails.
     pub(crate) async fn look(&self, head: &Head<'_>) -> Result<Vec<Outlook>, Response<Bytes>> {
         let plan = &*self.plan;
-        let mut outlooks = Vec::new();
         if plan.limiter.is_off() {
-            return Ok(outlooks);
+            return Ok(Vec::new());
         }
+        let (mut snapshots, mut in_flight) = (Vec::new(), false);
         for (position, planned) in plan.iter().enumerate() {
             // Clients are not told of pure shadows. The conditions of a rule are left out: they
             // concern the requests that pay, and this one does not.
@@ -62,9 +62,14 @@ impl LayerView {
                 Ok(_) => continue,
                 Err(no_key) => return Err(respond(plan, &Rejection::NoKey(no_key), head)),
             };
+            if demand.is_in_flight() {
+                // Nobody can predict when a request in flight ends.
+                in_flight = true;
+                continue;
+            }
             let peek = plan.limiter.peek(demand.limit()).key(demand.key.clone()).cost(0);
             match peek.await {
-                Ok(snapshot) => outlooks.push(Outlook::new(plan, planned, snapshot)),
+                Ok(snapshot) => snapshots.push((planned, snapshot)),
                 Err(error) => {
                     let after = error.retry_after().unwrap_or(OutageHint::SOON.after);
                     let rejection = Rejection::Status(StatusCode::SERVICE_UNAVAILABLE, after);
@@ -72,7 +77,9 @@ impl LayerView {
                 }
             }
         }
-        Ok(outlooks)
+        let mode = plan.mode(in_flight);
+        let outlooks = snapshots.into_iter();
+        Ok(outlooks.map(|(planned, snapshot)| Outlook::new(mode, planned, snapshot)).collect())
     }
 }
 
@@ -81,9 +88,8 @@ fn respond(plan: &Plan, rejection: &Rejection<'_>, head: &Head<'_>) -> Response<
 }
 
 impl Outlook {
-    fn new(plan: &Plan, planned: &PlannedRule, snapshot: Snapshot) -> Self {
-        let (mode, cost) = (plan.mode(), planned.fixed_cost());
-        let terms = mode.terms(snapshot.limit());
+    fn new(mode: Mode, planned: &PlannedRule, snapshot: Snapshot) -> Self {
+        let (terms, cost) = (mode.terms(snapshot.limit()), planned.fixed_cost());
         Self { snapshot, cost, terms, stays: matches!(mode, Mode::Stay(_)) }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderValue, Request, Response};
 
 use super::admission::Admission;
-use super::ledger::RequestLedger;
+use super::ledger::{RequestLedger, ResponseEnd};
 use super::plan::Plan;
 use crate::fields::{FieldNumbers, FieldSet, KeptPolicy, SERVER_TIMING};
 use crate::limiter::{Level, Limit};
@@ -69,7 +69,7 @@ impl OnResponse {
         limit: &Limit,
         level: impl FnOnce() -> Level,
     ) -> Option<Self> {
-        if plan.tracks_charges {
+        if plan.tracks_charges || limit.quota().is_in_flight() {
             return None;
         }
         if !plan.sends_fields {
@@ -100,13 +100,17 @@ impl OnResponse {
         ledger.open_meter(request.extensions_mut());
     }
 
-    /// Adds the header fields, and settles the tokens of the request.
+    /// Adds the header fields, and settles the tokens of the request. The body has to keep what is
+    /// returned: it ends a request that is counted while it is in flight.
     #[inline]
-    pub(super) fn finish<R>(&mut self, response: &mut Response<R>) {
+    pub(super) fn finish<R>(&mut self, response: &mut Response<R>) -> Option<Arc<ResponseEnd>> {
         // Taken out: the destructor that runs later finds nothing left to settle.
         match std::mem::take(self) {
-            Self::Nothing => {}
-            Self::Member(policy, numbers) => policy.write_to(numbers, response.headers_mut()),
+            Self::Nothing => None,
+            Self::Member(policy, numbers) => {
+                policy.write_to(numbers, response.headers_mut());
+                None
+            }
             Self::Tasks(tasks) => tasks.finish(response),
         }
     }
@@ -126,11 +130,14 @@ impl OnResponse {
 }
 
 impl ResponseTasks {
-    fn finish<R>(self, response: &mut Response<R>) {
+    fn finish<R>(self, response: &mut Response<R>) -> Option<Arc<ResponseEnd>> {
         let Self { mut fields, server_timing, mut ledger } = self;
         // Settled first: the fields show how the limits stand after that. The rules see the response
         // of the inner service.
+        let mut end = None;
         if let Some(ledger) = ledger.0.take() {
+            // Before the rules are asked, which are code of the user and may panic.
+            end = ResponseEnd::of(&ledger);
             ledger.finish(response);
             if let Some(shown) = &mut fields
                 && let Some(changed) = ledger.changed_fields()
@@ -145,6 +152,7 @@ impl ResponseTasks {
             // An error means that the map is full, and then the field is left out.
             let _ = response.headers_mut().try_append(SERVER_TIMING, server_timing);
         }
+        end
     }
 }
 

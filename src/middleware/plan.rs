@@ -32,6 +32,8 @@ pub(super) struct Plan {
     /// Whether the limiter has observers.
     #[cfg(feature = "memory")]
     pub(super) is_observed: bool,
+    /// Whether the layer may return tokens before time brings them.
+    gives_back: bool,
     /// Whether the tokens of a request can change after the decision, so that it needs a ledger.
     pub(super) tracks_charges: bool,
     /// Whether a rule blocks keys after refusals.
@@ -71,6 +73,7 @@ impl Plan {
     pub(super) fn new(limiter: RateLimiter, rules: &Rules) -> Self {
         let settings = rules.settings.clone();
         let depends = rules.iter().any(|rule| rule.depends_on_response());
+        let gives_back = depends || settings.extends_requests() || settings.refunds_dropped;
         #[cfg(feature = "memory")]
         let is_lone =
             rules.rest.is_empty() && rules.first.options.is_none() && settings.queue.is_none();
@@ -80,7 +83,8 @@ impl Plan {
             #[cfg(feature = "memory")]
             is_observed: limiter.observers().is_some(),
             limiter,
-            tracks_charges: depends || settings.extends_requests() || settings.refunds_dropped,
+            gives_back,
+            tracks_charges: gives_back || rules.iter().any(Rule::may_shadow_in_flight),
             counts_refusals: rules.iter().any(Rule::blocks_after_refusals),
             sends_fields: !settings.style.dialects.is_none()
                 || settings.foreign_fields == ForeignFields::Remove,
@@ -121,9 +125,12 @@ impl Plan {
         }
     }
 
-    /// How far a request may go when a bucket is short.
-    pub(super) fn mode(&self) -> Mode {
-        self.settings.queue.map_or(Mode::Take, |queue| queue.mode(self.tracks_charges))
+    /// How far a request may go when a bucket is short; `in_flight`: one of its limits counts requests
+    /// in flight.
+    pub(super) fn mode(&self, in_flight: bool) -> Mode {
+        // In other stores, tokens that another process gives back move no waiter of this one forward.
+        let gives_back = self.gives_back || (in_flight && self.limiter.has_lines());
+        self.settings.queue.map_or(Mode::Take, |queue| queue.mode(gives_back))
     }
 
     fn enter(&self, planned: &PlannedRule) -> Arc<LimitUse> {
@@ -132,7 +139,8 @@ impl Plan {
         let is_known = !is_chosen && rule.is_enforced_on_some();
         let cost = planned.fixed_cost().filter(|_| is_known);
         let limit = Limit::clone(&rule.limit);
-        let new = LimitUse { limit, is_chosen, cost, mode: self.mode() };
+        let mode = self.mode(limit.quota().is_in_flight());
+        let new = LimitUse { limit, is_chosen, cost, mode };
         self.limiter.uses().enter(new, self.limiter.current_shared(&rule.limit))
     }
 

@@ -61,8 +61,8 @@ pub(super) fn render_refusal(
     jitter: Duration,
     head: &Head<'_>,
 ) -> Response<RefusalText> {
-    let after = outcome.wait().saturating_add(jitter);
-    if let ([demand], TOO_MANY) = (demands, status) {
+    let after = outcome.retry_after(demands, jitter);
+    if let ([demand], TOO_MANY, Some(after)) = (demands, status, after) {
         let (limit, level) = (demand.limit(), outcome.level(demand));
         if let Some(response) = render_lone(plan, limit, &level, after, head) {
             return response;
@@ -91,7 +91,7 @@ pub(super) fn render_refusal(
             for (snapshot, record) in snapshots.iter_mut().zip(outcome.kept_by_refused(demands)) {
                 snapshot.set_kept(record);
             }
-            let (retry_after, error) = (Some(after), None);
+            let (retry_after, error) = (after, None);
             let (head, snapshots) = (Some(*head), &*snapshots);
             let refused = RefusedRequest { head, status, snapshots, retry_after, error };
             let mut response = call_handler(handler, &refused);
@@ -103,7 +103,7 @@ pub(super) fn render_refusal(
             response
         }
     };
-    if !names_time {
+    if let Some(after) = after.filter(|_| !names_time) {
         fields::put_exact_wait(&mut response, head.extensions(), after);
     }
     omit_body_for_head(head, to_refusal_text(response))
@@ -120,7 +120,7 @@ pub(super) fn render_lone(
     head: &Head<'_>,
 ) -> Option<Response<RefusalText>> {
     let policy = plan.refusal_policy(limit).filter(|_| !is_grpc(head))?;
-    plan.log.refused(limit, after);
+    plan.log.refused(limit, Some(after));
     let numbers = plan.sends_fields.then(|| policy.numbers(limit, level));
     let mut response = fields::refusal_by(policy, numbers, after).map(RefusalText::Kept);
     fields::put_exact_wait(&mut response, head.extensions(), after);

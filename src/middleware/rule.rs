@@ -110,6 +110,13 @@ impl Rule {
         self.options.as_ref().is_some_and(|options| options.block_after.is_some())
     }
 
+    /// Whether it may count a request while it is in flight, as a shadow for it. Of an enforced rule,
+    /// that is known when the request is decided.
+    pub(super) fn may_shadow_in_flight(&self) -> bool {
+        let may = self.chooser.is_some() || self.limit.quota().is_in_flight();
+        may && self.options.as_ref().is_some_and(|options| !options.enforced.is_all())
+    }
+
     pub(super) fn depends_on_response(&self) -> bool {
         self.options.as_ref().is_some_and(|options| options.depends_on_response())
     }

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::action::{Action, EventualAction, Shadow};
 use super::ledger::RequestLedger;
@@ -119,7 +120,8 @@ fn record(plan: &Plan, ledger: Option<&Arc<RequestLedger>>, shadow: &Shadow, dec
             }
         }
         Decided::Refused(Refused { answer, .. }) => {
-            log.would_refuse(shadow.limit(), answer.wait());
+            let retry_after = answer.retry_after(slice::from_ref(shadow), Duration::ZERO);
+            log.would_refuse(shadow.limit(), retry_after);
             if let Some(ledger) = ledger {
                 // The handler can see it, and its bucket can be reset.
                 ledger.add_shadow(shadow, &answer);

@@ -19,6 +19,9 @@ enum QuotaProblem {
     },
     OptionsOfNothing,
     NothingInOutage,
+    NoneInFlight,
+    OptionsOfInFlight,
+    LostAfterOfRate,
     Period {
         period: Duration,
     },
@@ -82,6 +85,18 @@ impl QuotaError {
 
     pub(crate) const fn nothing_in_outage() -> Self {
         Self(QuotaProblem::NothingInOutage)
+    }
+
+    pub(super) const fn none_in_flight() -> Self {
+        Self(QuotaProblem::NoneInFlight)
+    }
+
+    pub(super) const fn options_of_in_flight() -> Self {
+        Self(QuotaProblem::OptionsOfInFlight)
+    }
+
+    pub(super) const fn lost_after_of_rate() -> Self {
+        Self(QuotaProblem::LostAfterOfRate)
     }
 
     pub(super) const fn period(period: Duration) -> Self {
@@ -166,6 +181,17 @@ impl QuotaError {
             QuotaProblem::NothingInOutage => {
                 panic!("a quota of 0 cannot be counted in an outage (use a rate above zero)")
             }
+            QuotaProblem::NoneInFlight => {
+                panic!(
+                    "a quota needs at least one request in flight (`Quota::none()` grants nothing)"
+                )
+            }
+            QuotaProblem::OptionsOfInFlight => {
+                panic!("a quota of requests in flight has no capacity, initial, start or shards")
+            }
+            QuotaProblem::LostAfterOfRate => {
+                panic!("only a quota of requests in flight has a `lost_after`")
+            }
             QuotaProblem::Period { .. } => {
                 panic!("the period must be whole microseconds, at most 2^53 of them")
             }
@@ -214,6 +240,18 @@ impl fmt::Display for QuotaError {
             QuotaProblem::NothingInOutage => f.write_str(
                 "a quota of 0 cannot be counted in an outage (set `OnFailure::Refuse` for the \
                  limit, or use a rate above zero)",
+            ),
+            QuotaProblem::NoneInFlight => f.write_str(
+                "quota of 0 requests in flight is empty (use 1 or more; `Quota::none()` grants \
+                 nothing)",
+            ),
+            QuotaProblem::OptionsOfInFlight => f.write_str(
+                "a quota of requests in flight has no capacity, initial, start or shards (drop them; \
+                 `max_reserved` bounds how many requests wait)",
+            ),
+            QuotaProblem::LostAfterOfRate => f.write_str(
+                "the tokens of a rate come back by themselves, so none is lost (drop `lost_after`, or \
+                 count requests in flight)",
             ),
             QuotaProblem::Period { period } => write!(
                 f,

@@ -24,7 +24,9 @@
 
 #[cfg(feature = "calendar")]
 mod calendar;
+mod counted;
 mod error;
+mod in_flight;
 #[cfg(not(feature = "calendar"))]
 mod no_calendar;
 mod nothing;
@@ -43,6 +45,7 @@ use crate::clock::Timestamp;
 
 #[cfg(feature = "calendar")]
 pub use self::calendar::{Calendar, Weekday};
+use self::counted::Counted;
 pub use self::error::QuotaError;
 #[cfg(not(feature = "calendar"))]
 #[doc(hidden)]
@@ -101,6 +104,7 @@ pub enum Kind {
 /// | refill, replenish | the rate and the period of the constructor |
 /// | sliding window | [`token_bucket`](Self::token_bucket), which has no windows at all; [which numbers] let run "never more than 100 in any minute" |
 /// | fixed window, quota of a day | [`fixed_window`](Self::fixed_window) |
+/// | semaphore, concurrency, `limit_conn` | [`in_flight`](Self::in_flight) |
 ///
 /// Two quotas are equal if they count alike, however they are written: `10 per second` and `10 per
 /// second, capacity 10` are.
@@ -159,6 +163,7 @@ pub struct Quota {
     shards: u32,
     /// Where windows begin and end, if they are those of a calendar.
     calendar: Option<Calendar>,
+    counted: Counted,
 }
 
 impl Quota {
@@ -288,6 +293,7 @@ impl Quota {
             start: None,
             shards: 1,
             calendar: None,
+            counted: Counted::Rate,
         })
     }
 
@@ -573,12 +579,18 @@ impl Quota {
     const fn numbers(&self) -> QuotaNumbers {
         let (first, start) = (self.get_initial(), self.first_start());
         let tokens = (self.rate, self.get_capacity(), self.max_reserved, first);
-        (self.kind, self.period, tokens, (start, self.calendar), self.shards)
+        (self.kind, self.period, tokens, (start, self.calendar), self.shards, self.counted)
     }
 }
 
-type QuotaNumbers =
-    (Kind, Duration, (u64, u64, Option<u64>, u64), (Option<WindowStart>, Option<Calendar>), u32);
+type QuotaNumbers = (
+    Kind,
+    Duration,
+    (u64, u64, Option<u64>, u64),
+    (Option<WindowStart>, Option<Calendar>),
+    u32,
+    Counted,
+);
 
 /// Quotas are equal if they count alike, however they are written.
 impl PartialEq for Quota {

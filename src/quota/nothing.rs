@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Calendar, DAY, Kind, Quota, QuotaError};
+use super::{Calendar, Counted, DAY, Kind, Quota, QuotaError};
 
 impl Quota {
     /// Grants nothing: every request is refused, whatever it costs, and no wait helps.
@@ -63,6 +63,7 @@ impl Quota {
             initial: None,
             start: None,
             calendar: None,
+            counted: Counted::Rate,
             shards: 1,
         }
     }

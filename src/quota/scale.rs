@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use super::error::{QuotaError, TokenOverflow};
 use super::units::{MAX_UNITS, micros, widen};
-use super::{Kind, Quota};
+use super::{Counted, Kind, Quota, WindowStart};
 
 /// A quota in units and ticks; `algebra::Bucket` says what each number means.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +72,17 @@ impl Quota {
         }
         if self.start.is_some() && self.calendar.is_some() {
             return Err(QuotaError::start_of_calendar());
+        }
+        if matches!(self.counted, Counted::RateLostAfter) {
+            return Err(QuotaError::lost_after_of_rate());
+        }
+        if self.is_in_flight()
+            && (self.capacity.is_some()
+                || self.initial.is_some()
+                || !matches!(self.start, Some(WindowStart::FirstUse))
+                || self.shards > 1)
+        {
+            return Err(QuotaError::options_of_in_flight());
         }
         if let Some(initial) = self.initial
             && initial > self.get_capacity()

@@ -21,6 +21,8 @@ pub struct ParseQuotaError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ParseProblem {
     Kind(Box<str>),
+    /// Requests in flight as a token bucket or a fixed window.
+    KindInFlight,
     NoPeriod,
     Number {
         what: &'static str,
@@ -69,17 +71,47 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
     };
     // Any white space may surround `per`.
     let numbers = numbers.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some(requests) = requests_in_flight(&numbers) {
+        return match kind {
+            None => parse_options(parse_in_flight(requests)?, options),
+            Some(_) => Err(ParseProblem::KindInFlight),
+        };
+    }
     let (rate, period) =
         split_at_per(&numbers).or_else(|| numbers.split_once('/')).ok_or(ParseProblem::NoPeriod)?;
     let (given, parsed) = (period.trim(), period::parse(period.trim()));
     let rate = parse_number("rate", rate, u64::MAX)
         .map_err(|problem| parsed.and_then(|period| fraction(rate, period)).unwrap_or(problem))?;
-    let mut quota = match parsed {
+    let quota = match parsed {
         Some(period) => Quota::read(kind.unwrap_or(Kind::TokenBucket), rate, period)
             .map_err(ParseProblem::Numbers)?,
         None => parse_calendar(kind, rate, given)?,
     };
-    let mut shards = None;
+    parse_options(quota, options)
+}
+
+/// What stands before `in flight`; `None` if the numbers are those of a rate.
+fn requests_in_flight(numbers: &str) -> Option<&str> {
+    let (requests, ending) =
+        numbers.split_at_checked(numbers.len().checked_sub(IN_FLIGHT.len())?)?;
+    ending.eq_ignore_ascii_case(IN_FLIGHT).then_some(requests)
+}
+
+const IN_FLIGHT: &str = " in flight";
+
+fn parse_in_flight(requests: &str) -> Result<Quota, ParseProblem> {
+    match parse_number("requests", requests, u64::MAX)? {
+        // As a rate of zero.
+        0 => Ok(Quota::none()),
+        requests => Quota::try_in_flight(requests).map_err(ParseProblem::Numbers),
+    }
+}
+
+/// Reads what follows the first comma.
+fn parse_options(mut quota: Quota, options: Option<&str>) -> Result<Quota, ParseProblem> {
+    let (mut shards, mut lost_after) = (None, None);
+    // A quota of requests in flight has a start by itself.
+    let own_start = if quota.is_in_flight() { quota.start.take() } else { None };
     for option in options.into_iter().flat_map(|options| options.split(',')) {
         let option = option.trim();
         let unknown = || unknown_option(option);
@@ -99,8 +131,20 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
                 )?;
             }
             "start" => set_once("start", &mut quota.start, parse_start(value.trim())?)?,
+            "lost_after" => {
+                let time = period::parse(value.trim());
+                let time = time.ok_or_else(|| ParseProblem::Period(excerpt(value.trim())))?;
+                set_once("lost_after", &mut lost_after, time)?;
+            }
             _ => return Err(unknown()),
         }
+    }
+    if let Some(own) = own_start {
+        // One that was given is too much, whatever it is.
+        quota.start = if quota.start.is_some() { None } else { Some(own) };
+    }
+    if let Some(time) = lost_after {
+        quota = quota.lost_after(time);
     }
     if let Some(shards) = shards {
         quota.shards = u32::try_from(shards).unwrap_or(u32::MAX);
@@ -207,6 +251,16 @@ impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.calendar {
             Some(calendar) => write!(f, "{} per {calendar}", self.rate)?,
+            None if self.is_in_flight() => {
+                write!(f, "{}{IN_FLIGHT}", self.rate)?;
+                if let Some(time) = self.get_lost_after() {
+                    // A period of one unit is shown by its name alone.
+                    let time = Period(time).to_string();
+                    let one =
+                        if time.starts_with(|c: char| c.is_ascii_digit()) { "" } else { "1 " };
+                    write!(f, ", lost_after {one}{time}")?;
+                }
+            }
             None => {
                 if self.kind == Kind::FixedWindow {
                     f.write_str("fixed window: ")?;
@@ -223,7 +277,7 @@ impl fmt::Display for Quota {
         if let Some(tokens) = self.initial {
             write!(f, ", initial {tokens}")?;
         }
-        if let Some(start) = self.start {
+        if let Some(start) = self.start.filter(|_| !self.is_in_flight()) {
             write!(f, ", start {start}")?;
         }
         if self.shards != 1 {
@@ -242,6 +296,9 @@ impl fmt::Display for ParseQuotaError {
                 "`{given}` is not a kind (use `token bucket`, which may be left out, or `fixed \
                  window`)"
             ),
+            ParseProblem::KindInFlight => {
+                f.write_str("requests in flight are of no kind (write `4 in flight`)")
+            }
             ParseProblem::NoPeriod => {
                 f.write_str("it has no rate per period (write `10 per minute`)")
             }
@@ -285,7 +342,8 @@ impl fmt::Display for ParseQuotaError {
             ParseProblem::Option(given) => write!(
                 f,
                 "`{given}` is not an option (there are `capacity 20`, `max_reserved 80`, \
-                 `initial 5`, `start 2026-01-01T00:00:00Z`, `start first use` and `shards 4`)"
+                 `initial 5`, `start 2026-01-01T00:00:00Z`, `start first use`, `shards 4` and, of requests in \
+                 flight, `lost_after 1 hour`)"
             ),
             ParseProblem::Burst { given, capacity } => {
                 write!(f, "`{given}` is not an option (write `capacity {capacity}`)")

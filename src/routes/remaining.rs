@@ -28,7 +28,9 @@ use crate::quota::{Kind, Quota};
 ///   [`only_if`](crate::Rule::only_if), [`sample`](crate::Rule::sample)): they concern the requests
 ///   that pay. [`limit_with`](crate::Rule::limit_with) gets the head of the request that asks, so a
 ///   limit that is chosen by the path needs a route for each.
-/// * The limits of a request that is exempt, and [shadows](crate::Rule::shadow), are left out.
+/// * The limits of a request that is exempt, and [shadows](crate::Rule::shadow), are left out, and so
+///   are those that count requests [in flight](crate::Quota::in_flight): no client can predict when a
+///   request ends.
 /// * Asking is not limited. It costs a read of the store for each limit, so put a limit around this
 ///   route as well if strangers can reach it.
 /// * A page of another origin needs CORS, which is yours to allow, as for any route.

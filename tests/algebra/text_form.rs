@@ -236,6 +236,59 @@ fn the_quotas_that_are_drawn_have_every_option_and_none() {
     }
 }
 
+#[test]
+fn the_text_form_of_requests_in_flight() {
+    let of = Quota::in_flight;
+    for (quota, text) in [
+        (of(4), "4 in flight"),
+        (of(1).lost_after(HOUR), "1 in flight, lost_after 1 hour"),
+        (of(1).lost_after(90 * MINUTE), "1 in flight, lost_after 90 minutes"),
+        (of(40).max_reserved(8), "40 in flight, max_reserved 8"),
+        (of(2).max_reserved(0).lost_after(DAY), "2 in flight, lost_after 1 day, max_reserved 0"),
+    ] {
+        assert_eq!(quota.to_string(), text);
+        assert_eq!(text.parse(), Ok(quota));
+    }
+    assert_eq!(
+        " 4  IN  Flight , max_reserved 3,lost_after 1h 30m".parse(),
+        Ok(of(4).max_reserved(3).lost_after(90 * MINUTE))
+    );
+    assert_eq!("0 in flight".parse(), Ok(Quota::none()));
+    assert_ne!(of(4), Quota::fixed_window(4, of(4).period()).from_first_use());
+    assert_eq!((of(4).get_lost_after(), of(4).lost_after(DAY).get_lost_after()), (None, Some(DAY)));
+    assert_eq!(Quota::fixed_window(4, DAY).get_lost_after(), None);
+}
+
+#[test]
+fn requests_in_flight_have_no_settings_of_rates_and_rates_none_of_theirs() {
+    let options = "a quota of requests in flight has no capacity, initial, start or shards (drop them; \
+                   `max_reserved` bounds how many requests wait)";
+    let lost = "the tokens of a rate come back by themselves, so none is lost (drop `lost_after`, or \
+                count requests in flight)";
+    for (text, wanted) in [
+        ("4 in flight, capacity 4", options),
+        ("4 in flight, initial 4", options),
+        ("4 in flight, start first use", options),
+        ("4 in flight, start 2026-01-01T00:00:00Z", options),
+        ("4 in flight, shards 2", options),
+        ("4 per hour, lost_after 1 hour", lost),
+        ("fixed window: 4 in flight", "requests in flight are of no kind (write `4 in flight`)"),
+        ("1.5 in flight", "requests `1.5` is not a whole number from 0 to 18446744073709551615"),
+        (
+            "4 in flight, lost_after soon",
+            "`soon` is not a period (write `minute`, `90 seconds`, `1h 30m` or `30 days`)",
+        ),
+        ("4 in flight, lost_after 1h, lost_after 2h", "`lost_after` is given twice"),
+    ] {
+        let error = text.parse::<Quota>().unwrap_err().to_string();
+        assert_eq!(error, format!("`{text}` is not a quota: {wanted}"));
+    }
+    let none = Quota::try_in_flight(0).unwrap_err().to_string();
+    assert!(none.starts_with("quota of 0 requests in flight is empty"), "{none}");
+    assert!(Quota::in_flight(4).capacity(8).validated().is_err());
+    assert!(Quota::in_flight(4).lost_after(std::time::Duration::ZERO).validated().is_err());
+}
+
 #[cfg(feature = "serde")]
 mod serde {
     use std::collections::BTreeMap;

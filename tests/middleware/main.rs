@@ -23,6 +23,8 @@ mod fields_then;
 #[cfg(feature = "axum")]
 mod grpc;
 #[cfg(feature = "axum")]
+mod in_flight;
+#[cfg(feature = "axum")]
 mod layer;
 #[cfg(feature = "axum")]
 mod nothing;

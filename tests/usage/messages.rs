@@ -293,7 +293,8 @@ fn the_error_of_an_unknown_option_lists_the_options() {
             &format!("10 per minute, {option}"),
             &format!(
                 "`{option}` is not an option (there are `capacity 20`, `max_reserved 80`, \
-                 `initial 5`, `start 2026-01-01T00:00:00Z`, `start first use` and `shards 4`)"
+                 `initial 5`, `start 2026-01-01T00:00:00Z`, `start first use`, `shards 4` and, of \
+                 requests in flight, `lost_after 1 hour`)"
             ),
         );
     }

@@ -21,14 +21,16 @@ pub(super) struct ShardView<'s> {
 }
 
 impl ShardView<'_> {
-    /// The rank of a bucket; `None` if it must not be evicted by rank: it has waiters, or is
-    /// blocked.
+    /// The rank of a bucket; `None` if it must not be evicted by rank: it has waiters, is blocked, or
+    /// counts requests in flight, each of which would no longer be counted.
     #[inline(always)]
     pub(super) fn rank(&self, slot: &Slot) -> Option<Rank> {
         if self.is_pinned(slot.tag()) || is_blocked(slot.state(), self.now) {
             return None;
         }
-        Some(Rank::new(self.quotas.get(slot.quota()?)?, slot.state(), self.now))
+        let bucket = self.quotas.get(slot.quota()?)?;
+        let is_in_use = bucket.never_gains() && slot.state().value < bucket.capacity();
+        (!is_in_use).then(|| Rank::new(bucket, slot.state(), self.now))
     }
 
     pub(super) fn share(&self, slot: &Slot) -> Option<Share> {

@@ -91,7 +91,8 @@ impl<'a> Decision<'a> {
 
     /// The time until this limit has the tokens, without jitter: of a refusal, the wait that helps;
     /// of a reservation, the wait until the work may run. Zero if the limit had them, and `None` if
-    /// it did not say or never will have them.
+    /// it did not say, never will have them, or nobody knows, as for requests [in
+    /// flight](crate::Quota::in_flight).
     #[must_use]
     pub const fn wait(&self) -> Option<Duration> {
         self.wait
@@ -114,7 +115,8 @@ impl<'a> Decision<'a> {
 pub enum Outcome {
     /// The tokens were taken, and the work may run now.
     Admitted,
-    /// The tokens were taken, and the work may run later, at a known instant.
+    /// The tokens were taken, and the work may run later: at a known instant, or when requests in
+    /// flight have ended.
     Reserved,
     /// The limit is short of tokens. Nothing was taken.
     Refused,

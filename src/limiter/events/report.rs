@@ -14,6 +14,8 @@ use crate::limiter::Limit;
 use crate::limiter::complete_answer::CompleteAnswer;
 use crate::limiter::demand::Demand;
 use crate::limiter::rate_limited::RateLimited;
+#[cfg(feature = "memory")]
+use crate::limiter::snapshot::wait_of;
 
 /// The decisions about a request, which are told together: which of them is the main one is known
 /// only when all of them are.
@@ -85,7 +87,8 @@ impl<'a> Report<'a> {
             Verdict::Admitted => Outcome::Admitted,
             Verdict::Reserved | Verdict::Refused => Outcome::Refused,
         };
-        Self::of_one(DecisionSource::Layer, limit, cost, outcome, Some(reading.wait()))
+        let wait = wait_of(limit, reading.verdict(), reading.wait());
+        Self::of_one(DecisionSource::Layer, limit, cost, outcome, wait)
     }
 
     fn of_one(

@@ -26,7 +26,9 @@ impl Memory {
     /// down. Buckets that are full again are left out, which changes no answer.
     ///
     /// Requests that [wait](crate::limiter::LimitCall::reserve) are not in the dump, and their
-    /// tokens stay taken: see [`load`](Self::load).
+    /// tokens stay taken: see [`load`](Self::load). Requests [in flight](crate::Quota::in_flight) end
+    /// with the process, so their buckets are left out, unless their tokens are [lost after a
+    /// time](crate::Quota::lost_after).
     ///
     /// # Errors
     ///
@@ -98,7 +100,8 @@ impl Memory {
                 self.now()
             };
             for (tag, bucket, state) in copy.buckets() {
-                if !is_idle(bucket, state, now) {
+                // The requests in flight end with this process.
+                if !is_idle(bucket, state, now) && !bucket.never_gains() {
                     writer.add(tag, bucket, state)?;
                 }
             }

@@ -1,0 +1,83 @@
+//! Work in flight: a permit that is kept while the work runs.
+
+use std::fmt;
+
+use super::permit::Permit;
+use super::settle::Settlement;
+
+/// Keeps a [`Permit`] while its work runs; made by [`Permit::in_flight`].
+///
+/// Dropping it gives back the tokens of the limits that count requests [in
+/// flight](crate::Quota::in_flight): at a `return` or a `?`, if the work panics, and if its future is
+/// dropped. What other limits of the call took stays taken.
+///
+/// # Dropping
+///
+/// The store is asked at once. If it answers later, this completes in a task, on the tokio runtime in
+/// which the guard is dropped. Outside of a runtime, the tokens are there again when they count as
+/// [lost](crate::Quota::lost_after).
+#[must_use = "if it is dropped at once, the work is not counted while it runs"]
+pub struct InFlight<'l>(Permit<'l>);
+
+impl<'l> Permit<'l> {
+    /// Keeps the permit until the guard is dropped, which gives back what counts work [in
+    /// flight](crate::Quota::in_flight).
+    ///
+    /// A permit of such a limit that is dropped without a guard, and that is neither
+    /// [settled](Self::settle) nor [refunded](Self::refund), keeps its token: in memory until the key
+    /// is [reset](crate::RateLimiter::reset), elsewhere until it counts as lost.
+    ///
+    /// Call [`into_owned`](Self::into_owned) before, to move the guard into a task, a stream or a
+    /// connection.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Limit, Quota, RateLimited, RateLimiter};
+    ///
+    /// const REPORTS: Limit = Limit::new("reports", Quota::in_flight(2));
+    ///
+    /// async fn report(limiter: &RateLimiter, user: &str) -> Result<String, RateLimited> {
+    ///     let _in_flight = limiter.limit(&REPORTS).key(user).await?.in_flight();
+    ///     Ok(format!("what {user} has done")) // the long query
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), RateLimited> {
+    /// let limiter = RateLimiter::in_memory();
+    /// for _ in 0..10 {
+    ///     report(&limiter, "alice").await?;
+    /// }
+    /// assert_eq!(limiter.peek(&REPORTS).key("alice").await?.remaining(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "guard")]
+    #[doc(alias = "release_on_drop")]
+    pub fn in_flight(self) -> InFlight<'l> {
+        InFlight(self)
+    }
+}
+
+impl<'l> InFlight<'l> {
+    /// The permit.
+    #[must_use]
+    pub const fn permit(&self) -> &Permit<'l> {
+        &self.0
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        if self.0.is_in_flight() {
+            // It completes by itself, also if its future is dropped.
+            drop(self.0.settle_by(Settlement::Ended));
+        }
+    }
+}
+
+impl fmt::Debug for InFlight<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("InFlight").field(&self.0).finish()
+    }
+}
