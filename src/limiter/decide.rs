@@ -17,6 +17,7 @@ use super::engine::RateLimiter;
 use super::events::{DecisionSource, Outcome, QueueStay, Report};
 use super::failure_log::Undecided;
 use super::grant::Grant;
+use super::in_flight::InFlightAnswer;
 #[cfg(feature = "memory")]
 use super::line::LineSlot;
 use super::queue::HeldSlot;
@@ -105,7 +106,10 @@ impl RateLimiter {
                 Asked::Decided(self.decided_at(demands, asking, answer, place))
             }
             Ok(Answer::Pending(answer)) => {
-                let answer = self.timed(answer);
+                let mut answer = self.timed(answer);
+                if !asking.reserves() && demands.iter().any(Demand::is_in_flight) {
+                    answer = InFlightAnswer::boxed(self, demands, answer);
+                }
                 Asked::Pending(PendingDecision { asking, answer, place })
             }
             Err(too_large) => Asked::Decided(self.decide_too_large(demands, asking, too_large)),

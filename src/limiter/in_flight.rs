@@ -1,9 +1,20 @@
 //! Work in flight: a permit that is kept while the work runs.
 
+use std::borrow::Borrow;
 use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
+use super::Limit;
+use super::complete_answer::CompleteAnswer;
+use super::demand::Demand;
+use super::detached::{BoxedAnswer, DetachOnDrop};
+use super::engine::RateLimiter;
 use super::permit::Permit;
 use super::settle::Settlement;
+use crate::algebra::Verdict;
+use crate::backend::{Answer, Applied, BackendError};
 
 /// Keeps a [`Permit`] while its work runs; made by [`Permit::in_flight`].
 ///
@@ -79,5 +90,56 @@ impl Drop for InFlight<'_> {
 impl fmt::Debug for InFlight<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("InFlight").field(&self.0).finish()
+    }
+}
+
+/// The answer of a store that was asked for work in flight. If the call is dropped before it arrives,
+/// nobody is left to end the work: a task then waits for it, and gives back what it has taken.
+pub(super) struct InFlightAnswer {
+    limiter: RateLimiter,
+    demands: Vec<Demand<Arc<Limit>>>,
+    /// `None` once it has arrived.
+    answer: Option<BoxedAnswer<Applied>>,
+}
+
+impl InFlightAnswer {
+    pub(super) fn boxed<L: Borrow<Limit>>(
+        limiter: &RateLimiter,
+        demands: &[Demand<L>],
+        answer: BoxedAnswer<Applied>,
+    ) -> BoxedAnswer<Applied> {
+        let owned = demands.iter().map(|one| one.with_limit(Arc::new(one.limit().clone())));
+        let (limiter, demands) = (limiter.clone(), owned.collect());
+        Box::pin(Self { limiter, demands, answer: Some(answer) })
+    }
+}
+
+impl Future for InFlightAnswer {
+    type Output = Result<Applied, BackendError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(answer) = &mut self.answer else { return Poll::Pending };
+        let answered = ready!(answer.as_mut().poll(cx));
+        self.answer = None;
+        Poll::Ready(answered)
+    }
+}
+
+impl Drop for InFlightAnswer {
+    fn drop(&mut self) {
+        let Some(answer) = self.answer.take() else { return };
+        let (limiter, demands) = (self.limiter.clone(), std::mem::take(&mut self.demands));
+        DetachOnDrop::new(Answer::Pending(answer)).finish_with(move |applied| {
+            let answer = applied.and_then(|applied| CompleteAnswer::new(&demands, applied));
+            // An error is an outage: what was taken then counts as lost.
+            let Ok(answer) = answer else { return };
+            if answer.verdict() == Verdict::Admitted {
+                let mut grants = answer.grants(demands.into_iter());
+                if let Some(first) = grants.next() {
+                    let permit = Permit::from_grants(limiter, first, grants.collect(), answer.at());
+                    drop(permit.in_flight());
+                }
+            }
+        });
     }
 }

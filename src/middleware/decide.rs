@@ -117,9 +117,7 @@ fn ask<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualAction<
     };
     // In all other cases the tokens of a request that is dropped here stay taken anyway, and no task
     // has to wait for the answer.
-    let gives_back = submission.asking.reserves()
-        || plan.settings.refunds_dropped
-        || demands.iter().any(Demand::is_in_flight);
+    let gives_back = submission.asking.reserves() || plan.settings.refunds_dropped;
     let (plan, demands) = (Arc::clone(plan), to_static(&demands));
     let acting = async move {
         let decided = pending.decide(&plan.limiter, &demands).await;

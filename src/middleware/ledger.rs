@@ -36,6 +36,8 @@ struct Entries {
     refused: Vec<(usize, Snapshot)>,
     /// The meter of the request; `None` once the request is over.
     meter: Option<Meter>,
+    /// Whether something counts the request while it is in flight, or may once its store answers.
+    is_counted: bool,
     /// Whether the request is no longer in flight.
     has_ended: bool,
 }
@@ -49,8 +51,7 @@ pub(super) struct ResponseEnd(Arc<RequestLedger>);
 impl ResponseEnd {
     /// `None` if no limit counts the request while it is in flight.
     pub(super) fn of(ledger: &Arc<RequestLedger>) -> Option<Arc<Self>> {
-        let is_counted = ledger.entries().charges.iter().any(|entry| entry.grant.is_in_flight());
-        is_counted.then(|| Arc::new(Self(Arc::clone(ledger))))
+        ledger.entries().is_counted.then(|| Arc::new(Self(Arc::clone(ledger))))
     }
 }
 
@@ -97,6 +98,11 @@ impl RequestLedger {
         })
     }
 
+    /// A shadow rule that counts the request while it is in flight is decided while it runs.
+    pub(super) fn expect_in_flight(&self) {
+        self.entries().is_counted = true;
+    }
+
     /// Adds the decision of a shadow rule.
     pub(super) fn add_shadow(&self, shadow: &Demand<RuleLimit<'static>>, outcome: &CompleteAnswer) {
         let demands = slice::from_ref(shadow);
@@ -135,7 +141,9 @@ impl RequestLedger {
                 level,
                 has_changed: false,
             });
-        self.entries().charges.extend(entries);
+        let mut all = self.entries();
+        all.charges.extend(entries);
+        all.is_counted |= demands.iter().any(Demand::is_in_flight);
     }
 
     /// Called when the turn of the request has come. Notes which of its buckets were reset while it
@@ -398,16 +406,26 @@ impl ExtraCharge<'_> {
     pub(super) fn keep(mut self) {
         // It was not locked while the stores were asked. Entries are only added, so the positions
         // still hold. One that was closed in between has been settled without these tokens, which
-        // stay taken.
+        // stay taken, unless they count a request that is no longer in flight.
         let mut entries = self.ledger.entries();
-        for (position, (_, readings)) in
-            std::mem::take(&mut self.positions).into_iter().zip(self.answer.each(&self.demands))
+        let positions = std::mem::take(&mut self.positions).into_iter();
+        let grants = self.answer.grants(self.demands.iter().cloned());
+        let mut ended = Vec::new();
+        for ((position, grant), (_, readings)) in
+            positions.zip(grants).zip(self.answer.each(&self.demands))
         {
-            if let Some(entry) = entries.charges.get_mut(position) {
-                entry.grant.add(readings, self.answer.at());
-                entry.level = entry.grant.level();
-                entry.has_changed = true;
+            let Some(entry) = entries.charges.get_mut(position) else { continue };
+            if grant.is_in_flight() && !entry.is_open {
+                ended.push(grant);
+                continue;
             }
+            entry.grant.add(readings, self.answer.at());
+            entry.level = entry.grant.level();
+            entry.has_changed = true;
+        }
+        drop(entries);
+        if let Some(permit) = self.ledger.permit_of(ended) {
+            drop(permit.settle_by(Settlement::Ended));
         }
     }
 }

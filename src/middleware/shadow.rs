@@ -10,7 +10,9 @@ use super::ledger::RequestLedger;
 use super::plan::Plan;
 use super::planned_rule::PlannedRule;
 use crate::backend::Answer;
-use crate::limiter::{Asked, Asking, Decided, DecisionSource, DetachOnDrop, OnFailure, Refused};
+use crate::limiter::{
+    Asked, Asking, Decided, DecisionSource, Demand, DetachOnDrop, OnFailure, Refused,
+};
 
 /// The rest of some shadows, whose store has not answered at once.
 type PendingShadows = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -97,7 +99,12 @@ pub(super) fn charge_beside(
     ledger: Option<&Arc<RequestLedger>>,
     shadows: Vec<Shadow>,
 ) {
+    let is_in_flight = shadows.iter().any(Demand::is_in_flight);
     if let Some(rest) = charge(plan, ledger, shadows) {
+        if let Some(ledger) = ledger.filter(|_| is_in_flight) {
+            // The store may answer after the response has begun.
+            ledger.expect_in_flight();
+        }
         let charging = async move {
             rest.await;
             Ok(())

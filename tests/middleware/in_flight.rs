@@ -636,22 +636,129 @@ async fn a_request_that_is_dropped_while_the_store_decides_gives_back() {
     assert_eq!(left(&here, &LEASED), 2);
 }
 
-/// The shadow is decided after the response has ended.
+/// A request that has waited runs before the store has decided about its shadow.
 #[tokio::test(start_paused = true)]
 async fn a_shadow_that_is_decided_late_gives_back() {
+    static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
+    for (end, panics) in ENDS.map(|end| (Some(end), false)).into_iter().chain([(None, true)]) {
+        let (store, limiter, here) = Late::new();
+        let rules = limiter.layer(&SPACED).and(Rule::new(&LEASED).shadow()).queue(MINUTE);
+        let service = rules.layer(Handler { panics, ..Handler::default() });
+        let mut call = Box::pin(service.clone().call(Request::new(())));
+        for _ in 0..2 {
+            assert!(poll(&mut call).is_none());
+            settled().await;
+        }
+        assert_eq!(left(&here, &LEASED), 2, "it waits for its turn");
+        let held = store.close();
+        tokio::time::advance(ms(101)).await;
+        if panics {
+            catch_unwind(AssertUnwindSafe(|| poll(&mut call).is_some())).unwrap_err();
+        } else {
+            assert!(poll(&mut call).is_none(), "it runs");
+        }
+        assert_eq!(left(&here, &LEASED), 1);
+        if let Some(end) = end {
+            let answer = service.get_ref().started.lock().unwrap().pop().unwrap();
+            Running { call, answer }.ends_by(end);
+        }
+        settled().await;
+        assert_eq!(left(&here, &LEASED), 1, "the store has not answered, {end:?}");
+        held.let_go();
+        settled().await;
+        assert_eq!(left(&here, &LEASED), 2, "{end:?}");
+    }
+}
+
+/// Its body has begun by then.
+#[tokio::test(start_paused = true)]
+async fn a_shadow_that_is_decided_during_the_body_counts_until_its_end() {
+    static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
+    let (store, limiter, here) = Late::new();
+    let rules = limiter.layer(&SPACED).and(Rule::new(&LEASED).shadow()).queue(MINUTE);
+    let service = rules.layer(Handler::default());
+    let mut call = Box::pin(service.clone().call(Request::new(())));
+    for _ in 0..2 {
+        assert!(poll(&mut call).is_none());
+        settled().await;
+    }
+    let held = store.close();
+    tokio::time::advance(ms(101)).await;
+    assert!(poll(&mut call).is_none(), "it runs");
+    let answer = service.get_ref().started.lock().unwrap().pop().unwrap();
+    let mut body = Running { call, answer }.responds(Stream::of(1)).into_body();
+    assert_eq!(frame(&mut body), Poll::Ready(Some(true)));
+    held.let_go();
+    store.open();
+    settled().await;
+    assert_eq!(left(&here, &LEASED), 1, "more may come");
+    assert_eq!(frame(&mut body), Poll::Ready(None));
+    settled().await;
+    assert_eq!(left(&here, &LEASED), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_before_its_shadow_is_decided_gives_back() {
     let (store, limiter, here) = Late::new();
     let service = limiter.layer(Rule::new(&LEASED).shadow()).layer(Handler::default());
     let held = store.close();
     let mut call = Box::pin(service.clone().call(Request::new(())));
     assert!(poll(&mut call).is_none());
+    assert_eq!((started(&service), left(&here, &LEASED)), (0, 1));
+    drop(call);
     held.let_go();
     settled().await;
-    store.open();
-    assert!(poll(&mut call).is_none(), "it runs");
-    assert_eq!(left(&here, &LEASED), 1);
-    drop(call);
-    settled().await;
     assert_eq!(left(&here, &LEASED), 2);
+}
+
+/// Tokens that a handler takes while its request runs come back with it, or at once after its end.
+#[tokio::test(start_paused = true)]
+async fn tokens_that_are_charged_more_come_back_as_well() {
+    static MANY: Limit = Limit::new("many", Quota::in_flight(8).lost_after(HOUR));
+    for is_late in [false, true] {
+        let (store, limiter, here) = Late::new();
+        let (tell, told) = oneshot::channel();
+        let tell = Arc::new(Mutex::new(Some(tell)));
+        let exposing = tower::service_fn(move |request: Request<()>| {
+            let admission = request.extensions().get::<Admission>().unwrap().only(&MANY);
+            assert!(tell.lock().unwrap().take().unwrap().send(admission).is_ok());
+            async { Ok::<_, Infallible>(Response::new(Stream::of(1))) }
+        });
+        let service = limiter.layer(&MANY).expose().layer(exposing);
+        let response = service.oneshot(Request::new(())).await.unwrap();
+        let admission = told.await.unwrap();
+        let held = store.close();
+        let mut charge = Box::pin(admission.charge(3));
+        assert!(poll(&mut charge).is_none());
+        assert_eq!(left(&here, &MANY), 4);
+        let response = (!is_late).then_some(response);
+        held.let_go();
+        store.open();
+        charge.await.unwrap();
+        settled().await;
+        assert_eq!(left(&here, &MANY), if is_late { 8 } else { 4 });
+        drop(response);
+        settled().await;
+        assert_eq!(left(&here, &MANY), 8, "late: {is_late}");
+    }
+}
+
+/// A call in code that is dropped, as by a client that disconnects.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_while_the_store_decides_gives_back() {
+    let (store, limiter, here) = Late::new();
+    let held = store.close();
+    let mut call = Box::pin(limiter.limit(&LEASED).and(&CALLS).into_future());
+    assert!(poll(&mut call).is_none());
+    assert_eq!((left(&here, &LEASED), left(&here, &CALLS)), (1, 9), "the store has taken it");
+    drop(call);
+    held.let_go();
+    store.open();
+    settled().await;
+    assert_eq!((left(&here, &LEASED), left(&here, &CALLS)), (2, 9), "a rate keeps its token");
+    let _guard = limiter.limit(&LEASED).await.unwrap().in_flight();
+    settled().await;
+    assert_eq!(left(&here, &LEASED), 1);
 }
 
 // The queue.
