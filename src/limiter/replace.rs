@@ -51,8 +51,9 @@ impl RateLimiter {
     ///
     /// # Errors
     ///
-    /// If the quota contradicts itself or does not fit. Then the numbers stay as they are. So they
-    /// do if this limiter has had 65,536 different quotas already: it keeps each of them, some 300
+    /// If the quota contradicts itself or does not fit, or counts requests [in
+    /// flight](Quota::in_flight) where the limit counts a rate, or the reverse. Then the numbers stay as
+    /// they are. So they do if this limiter has had 65,536 different quotas already: it keeps each of them, some 300
     /// bytes, for as long as it lives, as calls borrow them. Numbers that it has had before count
     /// once, so a controller that computes rates should round them.
     ///
@@ -80,6 +81,12 @@ impl RateLimiter {
     pub fn replace(&self, limit: &Limit, quota: Quota) -> Result<Quota, ReplaceError> {
         let failed =
             |cause| ReplaceError(Box::new(ReplaceFailure { limit: limit.clone(), quota, cause }));
+        if !quota.is_none()
+            && !limit.quota().is_none()
+            && quota.is_in_flight() != limit.quota().is_in_flight()
+        {
+            return Err(failed(ReplaceCause::CountsOther));
+        }
         let new = limit.with_quota(quota).map_err(|error| failed(ReplaceCause::Limit(error)))?;
         match self.replacements().replace(limit, new) {
             Ok(before) => {
@@ -134,6 +141,8 @@ struct ReplaceFailure {
 enum ReplaceCause {
     Limit(LimitError),
     TooManyVersions,
+    /// A rate in place of requests in flight, or the reverse.
+    CountsOther,
 }
 
 impl ReplaceError {
@@ -162,6 +171,10 @@ impl fmt::Display for ReplaceError {
                 ": this limiter has had {MAX_VERSIONS} different quotas, the most that it can \
                  (round computed numbers, or make another limiter)"
             ),
+            ReplaceCause::CountsOther => f.write_str(
+                ": what its keys have used counts requests in flight for one of them, and requests in a \
+                 time for the other (use a limit of another name)",
+            ),
         }
     }
 }
@@ -170,7 +183,7 @@ impl std::error::Error for ReplaceError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.0.cause {
             ReplaceCause::Limit(error) => std::error::Error::source(error),
-            ReplaceCause::TooManyVersions => None,
+            ReplaceCause::TooManyVersions | ReplaceCause::CountsOther => None,
         }
     }
 }

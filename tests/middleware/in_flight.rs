@@ -761,6 +761,27 @@ async fn a_call_that_is_dropped_while_the_store_decides_gives_back() {
     assert_eq!(left(&here, &LEASED), 1);
 }
 
+/// What was used of a rate would never come back, as no request has it.
+#[test]
+fn a_rate_is_not_replaced_by_requests_in_flight() {
+    let limiter = here();
+    at_once(limiter.limit(&CALLS).cost(7)).unwrap();
+    let error = limiter.replace(&CALLS, Quota::in_flight(10)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "limit \"calls\" keeps its numbers, since it cannot have 10 in flight: what its keys have used \
+         counts requests in flight for one of them, and requests in a time for the other (use a limit \
+         of another name)"
+    );
+    assert_eq!(left(&limiter, &CALLS), 3);
+    limiter.replace(&ONE, "1 per hour".parse().unwrap()).unwrap_err();
+    limiter.replace(&CALLS, Quota::none()).unwrap();
+    limiter.replace(&ONE, Quota::none()).unwrap();
+    assert!(at_once(limiter.limit(&ONE)).is_err());
+    limiter.replace(&ONE, Quota::in_flight(2)).unwrap();
+    assert_eq!(left(&limiter, &ONE), 2);
+}
+
 // The queue.
 
 /// The request of a call in a task of its own, once it runs.
