@@ -11,7 +11,7 @@ use super::origin::ConfigOrigin;
 use super::problem::ConfigProblem;
 use super::suggestion::{Quote, list};
 use super::tree::ConfigNode;
-use tollgate::limiter::RateLimiter;
+use tollgate::limiter::{Limit, RateLimiter};
 use tollgate::quota::Quota;
 
 /// What differs between the configuration of a running program and another one; made by
@@ -95,6 +95,11 @@ impl Config {
                     );
                     changes.note(origin, other.at, Some(&other.name), &text);
                 }
+                None if counts_other(&entry.limit, &other.limit) => {
+                    let text = "it counts requests in flight, or does so no longer (this takes a \
+                                restart)";
+                    changes.note(origin, other.at, Some(&other.name), text);
+                }
                 None => changes.compare_quotas(entry, other, limiter),
             }
             changes.compare_fields(entry, other, origin);
@@ -165,6 +170,13 @@ impl ConfigChanges {
     pub fn is_empty(&self) -> bool {
         self.quotas.is_empty() && self.restarts.is_empty()
     }
+}
+
+/// Whether one of them counts requests in flight and the other a rate, which cannot
+/// [replace](RateLimiter::replace) it.
+fn counts_other(running: &Limit, next: &Limit) -> bool {
+    let [running, next] = [running.quota(), next.quota()];
+    !running.is_none() && !next.is_none() && running.is_in_flight() != next.is_in_flight()
 }
 
 /// Another entry that is the same limit to a limiter, and is to have other numbers than this one:

@@ -28,6 +28,7 @@ pub mod debtors;
 pub mod dice;
 pub mod draw;
 pub mod fuzz;
+pub mod in_flight;
 pub mod journal;
 pub mod nodes;
 #[cfg(unix)]

@@ -14,6 +14,31 @@ use tollgate_testing::at_once;
 use crate::layers::{ASK, in_memory};
 use crate::text::{FORMATS, config};
 
+#[test]
+fn requests_in_flight_have_other_numbers_at_once_and_become_a_rate_at_a_restart() {
+    for format in FORMATS {
+        let running = config(
+            "{limits: {streams: \"4 in flight, lost_after 1 hour\", calls: \"10 per second\"}}",
+            format,
+        );
+        let limiter = in_memory();
+        let streams = running.limit("streams").unwrap();
+        assert_eq!(*streams.quota(), Quota::in_flight(4).lost_after(HOUR));
+        let next = config("{limits: {streams: \"6 in flight\", calls: \"2 in flight\"}}", format);
+        let changes = running.apply(&next, &limiter).unwrap();
+        assert_eq!(limiter.quota(&streams), Quota::in_flight(6));
+        let restarts: Vec<_> = changes.restarts().map(ToString::to_string).collect();
+        let [told] = &*restarts else { panic!("{restarts:?}") };
+        assert!(
+            told.ends_with(
+                "limit \"calls\": it counts requests in flight, or does so no longer (this takes a \
+                 restart)"
+            ),
+            "{told}"
+        );
+    }
+}
+
 /// What a limiter says of these limits.
 fn numbers(limiter: &RateLimiter, limits: &[&ConfiguredLimit]) -> Vec<String> {
     limits.iter().map(|limit| limiter.quota(limit).to_string()).collect()

@@ -8,6 +8,7 @@ mod dropped;
 mod examples;
 mod faults;
 mod guide;
+mod in_flight;
 mod in_transaction;
 mod pooler;
 mod replacing;

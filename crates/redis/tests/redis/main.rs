@@ -12,6 +12,7 @@ mod examples;
 mod flood;
 mod guide;
 mod hostile;
+mod in_flight;
 mod leavers;
 mod losses;
 mod observing;
