@@ -44,7 +44,8 @@ impl RateLimiter {
     ///
     /// The memory store answers the first poll, so there is nothing to cancel. With another store,
     /// a call that is dropped before its answer may have taken its tokens, and they do not come
-    /// back.
+    /// back. Those of a limit of requests [in flight](crate::Quota::in_flight) do: a task on the tokio
+    /// runtime in which the call is dropped waits for the answer.
     ///
     /// # Examples
     ///

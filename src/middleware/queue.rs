@@ -128,8 +128,9 @@ impl Queue {
     /// It is the default if the layer can give tokens back: it [settles](crate::RateLimitLayer::settle)
     /// or [refunds dropped requests](crate::RateLimitLayer::refund_dropped), one of its rules has
     /// [`refund_if`](crate::Rule::refund_if) or [`reset_if`](crate::Rule::reset_if), or its handlers
-    /// get an [`Admission`](super::Admission). Call this if tokens come back by other ways, such as
-    /// calls on the same limit.
+    /// get an [`Admission`](super::Admission). So it is in memory for requests that wait for others
+    /// [in flight](crate::Quota::in_flight). Call this if tokens come back by other ways, such as calls
+    /// on the same limit.
     ///
     /// A request that could not run within the longest wait even if nothing was taken is answered
     /// with [413](crate::RateLimitLayer::too_large) at once. While the limiter is

@@ -23,6 +23,10 @@ impl Quota {
     /// Nobody knows when a request ends. So a refusal has no
     /// [`retry_after`](crate::RateLimited::retry_after), and the header fields have no window.
     ///
+    /// A limit of this name should not have a rate elsewhere, in a plan or before a restart: what was
+    /// used of the rate would count as requests that run. [`replace`](crate::RateLimiter::replace)
+    /// refuses that.
+    ///
     /// Of the settings, it can have [`max_reserved`](Self::max_reserved), which bounds how many
     /// requests wait, and `lost_after`. As text it is `4 in flight`. The guide to
     /// [streams](crate::_guide::streams#at-most-four-at-once) says more.
@@ -86,8 +90,8 @@ impl Quota {
     /// Sets after which time a token of a request [in flight](Self::in_flight) that was not given back
     /// counts as lost, and is there again; never if not set.
     ///
-    /// A token is lost if its process crashes, or cannot reach the store when the request ends. It is
-    /// there again after this time at the latest.
+    /// A token is lost if its process crashes, or the store does not answer in time. It is there again
+    /// after this time at the latest.
     ///
     /// Choose it longer than nearly all requests, such as an hour. It is a window that begins with the
     /// first request of a key that has none in flight. When the window ends, the requests that run

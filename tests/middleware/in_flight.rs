@@ -847,6 +847,45 @@ async fn a_request_stays_in_line_for_as_long_as_it_may_and_is_refused_then() {
     assert_eq!((left(&limiter, &ONE), left(&limiter, &CALLS)), (1, 9));
 }
 
+/// Nobody knows its instant, so it would be later than that of any wait.
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_refuses_early_keeps_no_request_in_line() {
+    let limiter = paused();
+    let queue = Queue::new(MINUTE).refuse_early();
+    let service = limiter.layer(&ONE).queue(queue).layer(Handler::default());
+    let _running = start(&service);
+    let refused = Running::start(&service).err().unwrap();
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(fields(&refused)[2], None);
+}
+
+/// On a shared store, a queue stays only if it is told to: tokens that another process gives back move
+/// nobody forward here.
+#[tokio::test(start_paused = true)]
+async fn on_a_shared_store_requests_stay_for_those_of_their_own_process() {
+    let limiter = Shared::new().limiter();
+    let service = limiter.layer(&LEASED).queue(MINUTE).layer(Handler::default());
+    let running = [start(&service), start(&service)];
+    assert_eq!(Running::start(&service).err().unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    running.into_iter().for_each(|running| running.ends_by(End::BodyRead));
+    for end in ENDS {
+        let queue = Queue::new(MINUTE).stay();
+        let service = limiter.layer(&LEASED).queue(queue).layer(Handler::default());
+        let [first, second] = [start(&service), start(&service)];
+        let waits = queued(&service).await;
+        assert_eq!(started(&service), 0, "{end:?}");
+        first.ends_by(end);
+        settled().await;
+        assert_eq!(started(&service), 1, "{end:?}");
+        let answer = service.get_ref().started.lock().unwrap().pop().unwrap();
+        answer.send(Some(Ok(Response::new(Stream::of(0))))).unwrap();
+        assert_eq!(waits.await.unwrap(), StatusCode::OK);
+        second.ends_by(end);
+        settled().await;
+        assert_eq!(left(&limiter, &LEASED), 2, "{end:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_in_line_leave_at_a_drain_and_when_their_clients_do() {
     let limiter = paused();
