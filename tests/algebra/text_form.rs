@@ -278,7 +278,10 @@ fn requests_in_flight_have_no_settings_of_rates_and_rates_none_of_theirs() {
             "4 in flight, lost_after soon",
             "`soon` is not a period (write `minute`, `90 seconds`, `1h 30m` or `30 days`)",
         ),
-        ("4 in flight, lost_after 1h, lost_after 2h", "`lost_after` is given twice"),
+        (
+            "4 in flight, lost_after 1h, lost_after 2h",
+            "`lost_after` is given twice (leave one out)",
+        ),
     ] {
         let error = text.parse::<Quota>().unwrap_err().to_string();
         assert_eq!(error, format!("`{text}` is not a quota: {wanted}"));

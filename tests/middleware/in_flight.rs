@@ -769,9 +769,9 @@ fn a_rate_is_not_replaced_by_requests_in_flight() {
     let error = limiter.replace(&CALLS, Quota::in_flight(10)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "limit \"calls\" keeps its numbers, since it cannot have 10 in flight: what its keys have used \
-         counts requests in flight for one of them, and requests in a time for the other (use a limit \
-         of another name)"
+        "limit \"calls\" keeps its quota, and cannot take 10 in flight: what its keys have used counts \
+         requests in flight for one of them, and requests in a time for the other (use a limit of \
+         another name)"
     );
     assert_eq!(left(&limiter, &CALLS), 3);
     limiter.replace(&ONE, "1 per hour".parse().unwrap()).unwrap_err();

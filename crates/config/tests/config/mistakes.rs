@@ -455,8 +455,8 @@ fn blocks_have_their_numbers_and_times() {
     );
     is_wrong_beside_quota(
         "block_after: ¶{refusals: 5, within: \"1m\", time: \"1h\", longest: \"100000 days\"}",
-        "four times `block_after.longest` is too long: period of 34560000000s cannot be counted (it \
-         must be a whole number of microseconds, at most 2^53 of them, which is 285 years)",
+        "four times `block_after.longest` is too long: period of 34560000000s cannot be counted (use \
+         whole microseconds, at most 2^53 of them, which is 285 years)",
     );
 }
 
