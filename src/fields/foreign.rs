@@ -25,7 +25,7 @@ use http::{HeaderMap, HeaderName};
 #[non_exhaustive]
 pub enum ForeignFields {
     /// The limits of this layer come first in lists, and those of others follow, each name once. What
-    /// is not a list of the same draft is dropped, as nobody could read both. In a field with room for
+    /// is not a list of the same draft is dropped, as no parser reads both. In a field with room for
     /// one limit, that of this layer stands, except in a refusal of the inner service.
     #[default]
     Keep,

@@ -24,7 +24,7 @@ pub(crate) enum Wording {
 /// The time after which to retry, and the form of `Retry-After`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetryHint {
-    /// `None` if nobody knows: requests in flight have to end.
+    /// `None` if it is unknown: requests in flight have to end.
     pub(crate) after: Option<Duration>,
     /// The time of the decision, from which `after` counts.
     pub(crate) now: Timestamp,

@@ -348,7 +348,7 @@ impl RateLimited {
     ///
     /// A limit that grants [nothing](crate::Quota::none) refuses without a time to come back, so it is
     /// `None` as well. So it is if the only limits that refused wait for requests [in
-    /// flight](crate::Quota::in_flight) to end: nobody knows when they do.
+    /// flight](crate::Quota::in_flight) to end: that time is unknown.
     ///
     /// It holds if no other request comes first, and includes the
     /// [jitter](super::LimitCall::jitter). With several limits, it is the longest wait. A limit in

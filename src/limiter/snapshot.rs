@@ -59,7 +59,7 @@ pub(crate) struct Level {
     pub(crate) verdict: Verdict,
     /// For a limit in shards, the value of all shards.
     pub(crate) state: State,
-    /// The wait until the cost fits; `None` if it never will, or if nobody knows.
+    /// The wait until the cost fits; `None` if it never will, or if it is unknown.
     pub(crate) wait: Option<Duration>,
     pub(crate) cost: u64,
     pub(crate) at: Timestamp,
@@ -138,7 +138,7 @@ impl Level {
     }
 }
 
-/// The wait that a limit is known to need. Nobody knows when a request in flight ends.
+/// The wait that a limit is known to need. The end of a request in flight is unknown.
 pub(super) fn wait_of(limit: &Limit, verdict: Verdict, wait: Duration) -> Option<Duration> {
     (verdict == Verdict::Admitted || !limit.quota().is_in_flight()).then_some(wait)
 }

@@ -354,7 +354,7 @@ fn a_rate_and_requests_in_flight_are_taken_both_or_not_at_all() {
     assert_eq!((left(&limiter, &ONE), left(&limiter, &CALLS)), (0, 9));
     let refused = Running::start(&service).err().unwrap();
     let policies = Some("\"one\";q=1;qu=\"concurrent-requests\", \"calls\";q=10;w=60");
-    // Nobody knows when the other request ends.
+    // The end of the other request is unknown.
     assert_eq!(fields(&refused), [policies, Some("\"one\";r=0, \"calls\";r=9;t=54"), None]);
     assert_eq!(left(&limiter, &CALLS), 9, "a refusal takes nothing");
     at_once(limiter.limit(&CALLS).cost(9)).unwrap();
@@ -805,7 +805,7 @@ async fn a_token_that_comes_back_moves_the_head_of_the_line_at_once() {
         let running = start(&service);
         let (first, second) = (queued(&service).await, queued(&service).await);
         assert_eq!((started(&service), limiter.waiting(&ONE).count()), (0, 2));
-        assert_eq!(limiter.waiting(&ONE).longest(), Duration::ZERO, "nobody knows");
+        assert_eq!(limiter.waiting(&ONE).longest(), Duration::ZERO, "it is unknown");
         tokio::time::advance(ms(300)).await;
         running.ends_by(end);
         settled().await;

@@ -49,7 +49,7 @@ pub async fn three_run_at_most(nodes: [RateLimiter; 2]) {
                     }
                     Err(error) => {
                         assert!(error.is_refused(), "{error}");
-                        assert_eq!(error.retry_after(), None, "nobody knows when one ends");
+                        assert_eq!(error.retry_after(), None, "the end of a request is unknown");
                     }
                 }
             }

@@ -76,7 +76,7 @@ struct LineEntry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LineLevel {
     pub(crate) waiting: usize,
-    /// The time until the last waiter is due; zero if nobody knows it.
+    /// The time until the last waiter is due; zero if it is unknown.
     pub(crate) longest: Duration,
     pub(crate) left: u64,
 }
@@ -368,7 +368,7 @@ impl Line {
             is_request
         };
         let last = self.entries.values().rev().find(is_last);
-        // Nobody knows when the requests in flight end.
+        // The ends of requests in flight are unknown.
         let longest = last.filter(|_| !bucket.never_gains()).map_or(Duration::ZERO, |last| {
             let short = 0_i64.saturating_sub(behind).saturating_sub(state.value);
             let is_blocked = self.is_blocked(state, now);
