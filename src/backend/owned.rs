@@ -109,7 +109,7 @@ impl OwnedBucketId {
 ///
 /// A wrapper that asks again after a failure has to know that nothing was taken: an answer that was
 /// lost may have taken the tokens, and a second charge would take them twice.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedCharge {
     id: OwnedBucketId,
     bucket: Bucket,

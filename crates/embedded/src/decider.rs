@@ -11,7 +11,8 @@ use super::file::{BucketChanges, BucketFile, BucketReader};
 use super::inbox::{AwaitedEvents, DecisionJob, Delivery, Inbox, JobReply};
 use tollgate::backend::{Applied, BackendError, BucketRecord};
 use tollgate::clock::{Clock, Timestamp};
-use tollgate_kit::stored::{Draft, Work, bucket_name};
+use tollgate_kit::operation::Operation;
+use tollgate_kit::stored::{Draft, bucket_name};
 
 /// When a decision is answered.
 ///
@@ -200,14 +201,14 @@ impl Decider {
         // Opened by the first job that has to read the file; it sees all commits that are not
         // pending any more.
         let mut reader = None;
-        for DecisionJob { work, reply } in jobs {
+        for DecisionJob { operation, reply } in jobs {
             // Its caller has left, or has missed its deadline. It takes nothing.
             if reply.is_closed() {
                 continue;
             }
             self.now = self.clock.now();
-            match work {
-                Some(work) => self.decide(&work, reply, &mut reader),
+            match operation {
+                Some(operation) => self.decide(&operation, reply, &mut reader),
                 None => {
                     let applied = Applied::many(self.now, Vec::new());
                     match &mut self.under_way {
@@ -221,8 +222,13 @@ impl Decider {
         }
     }
 
-    fn decide(&mut self, work: &Work, reply: JobReply, reader: &mut Option<BucketReader>) {
-        let ids = work.ids();
+    fn decide(
+        &mut self,
+        operation: &Operation,
+        reply: JobReply,
+        reader: &mut Option<BucketReader>,
+    ) {
+        let ids = operation.distinct_ids();
         let (mut names, mut records) = (Vec::new(), Vec::new());
         for &id in &ids {
             let name = bucket_name(id);
@@ -236,7 +242,7 @@ impl Decider {
             names.push(name);
         }
         let mut draft = Draft::new(self.now, records);
-        let applied = work.decide(&mut draft);
+        let applied = operation.decide(&mut draft);
         if !draft.has_changed() {
             let _ = reply.send(Ok(applied));
             return;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use tollgate::backend::{Applied, BackendError};
-use tollgate_kit::stored::Work;
+use tollgate_kit::operation::Operation;
 
 /// Where the answer of a job goes.
 pub(super) type JobReply = oneshot::Sender<Result<Applied, BackendError>>;
@@ -15,7 +15,7 @@ pub(super) type JobReply = oneshot::Sender<Result<Applied, BackendError>>;
 #[derive(Debug)]
 pub(super) struct DecisionJob {
     /// What to decide. Without it, the job is answered once all earlier decisions are in the file.
-    pub(super) work: Option<Work>,
+    pub(super) operation: Option<Operation>,
     pub(super) reply: JobReply,
 }
 

@@ -24,7 +24,8 @@ use tollgate::kit::not_before;
 use tollgate_kit::crowd::Crowd;
 use tollgate_kit::debtors::SortedPage;
 use tollgate_kit::late::{Lag, in_time};
-use tollgate_kit::stored::{Work, name_ranges};
+use tollgate_kit::operation::Operation;
+use tollgate_kit::stored::name_ranges;
 
 /// A store in a file of this machine, for limits that survive a restart of one process.
 ///
@@ -193,19 +194,19 @@ impl Embedded {
 
     fn send(
         &self,
-        work: Option<Work>,
+        operation: Option<Operation>,
     ) -> Result<oneshot::Receiver<Result<Applied, BackendError>>, BackendError> {
         let (reply, answer) = oneshot::channel();
-        match self.0.inbox.push(DecisionJob { work, reply }) {
+        match self.0.inbox.push(DecisionJob { operation, reply }) {
             Ok(()) => Ok(answer),
             Err(PushError::Overload) => Err(BackendError::overloaded(NAME, self.0.deadline)),
             Err(PushError::End) => Err(ended()),
         }
     }
 
-    fn ask(&self, work: Work) -> Answer<Applied> {
+    fn ask(&self, operation: Operation) -> Answer<Applied> {
         let deadline = self.0.deadline;
-        match self.send(Some(work)) {
+        match self.send(Some(operation)) {
             Err(error) => Answer::Ready(Err(error)),
             Ok(answer) => {
                 let begun = Instant::now();
@@ -258,21 +259,21 @@ impl Backend for Embedded {
         if charges.is_empty() {
             return Answer::Ready(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
         }
-        self.ask(Work::charges(charges))
+        self.ask(Operation::charges(charges))
     }
 
     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         if adjustments.is_empty() {
             return Answer::Ready(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
         }
-        self.ask(Work::adjustments(adjustments))
+        self.ask(Operation::adjustments(adjustments))
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         if ids.is_empty() {
             return Answer::Ready(Ok(()));
         }
-        self.ask(Work::resets(ids)).map(drop)
+        self.ask(Operation::resets(ids)).map(drop)
     }
 
     /// Reads the file, once all that was decided before is in there.

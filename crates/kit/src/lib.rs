@@ -17,8 +17,8 @@
 //! replay     computes each answer from the buckets as they were before the call
 //! ```
 //!
-//! A store of bytes in this process, or behind a client of its own, has `stored` in place of these.
-//! All need the others:
+//! A store of bytes in this process, or behind a client of its own, has `operation` and `stored`. All
+//! need the others:
 //!
 //! ```text
 //! crowd      whether so many callers wait that lateness says nothing about the store

@@ -1,155 +1,148 @@
-//! The operations of callers as owned values: they travel in shared batches, and must outlive a
+//! The calls of a store as owned values: they wait for others, or for a lock, and must outlive a
 //! caller that is dropped.
 
 use smallvec::SmallVec;
 
 use super::key_name::{KeyName, KeyNames};
 use crate::hashed::PrehashedMap;
-use tollgate::algebra::{Bucket, Terms, Units};
-use tollgate::backend::{Adjustment, BackendError, BucketId, Change, Charge, OwnedBucketId};
+use tollgate::algebra::{Bucket, Units};
+use tollgate::backend::{
+    Adjustment, Applied, BackendError, BucketId, BucketStore, Charge, OwnedAdjustment,
+    OwnedBucketId, OwnedCharge, adjust_all, apply_all, reset_all,
+};
 use tollgate::kit::MAX_UNITS;
 
-/// The owned id of a bucket, with its name in the store.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NamedBucketId {
-    id: OwnedBucketId,
-    pub name: KeyName,
-}
-
-impl NamedBucketId {
-    pub fn new(id: BucketId<'_>, names: &KeyNames) -> Self {
-        Self { id: id.into_owned(), name: names.name(id) }
-    }
-
-    pub fn get(&self) -> BucketId<'_> {
-        self.id.as_id()
-    }
-}
-
-/// A [`Charge`] as an owned value, with the names of its buckets in the store.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NamedCharge {
-    pub id: NamedBucketId,
-    /// The second shard of a two-choices charge.
-    pub other: Option<(u32, KeyName)>,
-    pub bucket: Bucket,
-    pub units: Units,
-    pub terms: Terms,
-    pub takes: bool,
-}
-
-impl NamedCharge {
-    /// # Errors
-    ///
-    /// If the numbers are beyond 2^53, which some stores cannot count. The error names `store`.
-    pub fn new(
-        store: &'static str,
-        charge: &Charge<'_>,
-        names: &KeyNames,
-    ) -> Result<Self, BackendError> {
-        let (id, terms) = (charge.id(), charge.get_terms());
-        // Checked before the call is sent: one such charge would otherwise spoil the calls of all
-        // that share it.
-        if charge.units() > MAX || terms.floor() < -MAX {
-            let (units, floor) = (charge.units(), terms.floor());
-            let problem = format!(
-                "a charge of {units} units down to {floor} cannot be counted (use at most 2^53 of either)"
-            );
-            return Err(BackendError::undecidable(store, problem));
-        }
-        Ok(Self {
-            id: NamedBucketId::new(id, names),
-            other: charge.get_second_shard().map(|shard| (shard, names.name(id.shard(shard)))),
-            bucket: *charge.bucket(),
-            units: charge.units(),
-            terms,
-            takes: charge.takes(),
-        })
-    }
-
-    pub fn charge(&self) -> Charge<'_> {
-        let (id, bucket) = (self.id.get(), &self.bucket);
-        let charge = match self.takes {
-            true => Charge::take(id, bucket, self.units),
-            false => Charge::look(id, bucket, self.units),
-        };
-        let charge = charge.terms(self.terms);
-        self.other.as_ref().map_or(charge, |&(shard, _)| charge.second_shard(shard))
-    }
-
-    /// The names of its buckets.
-    pub fn names(&self) -> impl Iterator<Item = &KeyName> {
-        std::iter::once(&self.id.name).chain(self.other.as_ref().map(|(_, name)| name))
-    }
-}
-
-/// An [`Adjustment`] as an owned value, with the name of its bucket in the store.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NamedAdjustment {
-    pub id: NamedBucketId,
-    pub bucket: Bucket,
-    pub change: Change,
-}
-
-impl NamedAdjustment {
-    pub fn new(adjustment: &Adjustment<'_>, names: &KeyNames) -> Self {
-        Self::with_id(NamedBucketId::new(adjustment.id(), names), adjustment)
-    }
-
-    pub fn with_id(id: NamedBucketId, adjustment: &Adjustment<'_>) -> Self {
-        Self { id, bucket: *adjustment.bucket(), change: adjustment.change() }
-    }
-
-    /// The charge that looks at its bucket and takes nothing.
-    pub fn look(&self) -> NamedCharge {
-        let (id, bucket, terms) = (self.id.clone(), self.bucket, Terms::AT_ONCE);
-        NamedCharge { id, other: None, bucket, units: 0, terms, takes: false }
-    }
-
-    pub fn adjustment(&self) -> Adjustment<'_> {
-        Adjustment::new(self.id.get(), &self.bucket, self.change)
-    }
-}
-
 /// What one caller asks for, in one step.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Operation {
-    Charges(SmallVec<[NamedCharge; 1]>),
-    Adjustments(SmallVec<[NamedAdjustment; 1]>),
-    Resets(SmallVec<[KeyName; 1]>),
+    Charges(SmallVec<[OwnedCharge; 1]>),
+    Adjustments(SmallVec<[OwnedAdjustment; 1]>),
+    Resets(SmallVec<[OwnedBucketId; 1]>),
 }
 
 impl Operation {
-    /// The number of buckets that the operation names.
-    pub fn buckets(&self) -> usize {
+    pub fn charges(charges: &[Charge<'_>]) -> Self {
+        Self::Charges(charges.iter().map(|charge| charge.into_owned()).collect())
+    }
+
+    pub fn adjustments(adjustments: &[Adjustment<'_>]) -> Self {
+        Self::Adjustments(adjustments.iter().map(|one| one.into_owned()).collect())
+    }
+
+    pub fn resets(ids: &[BucketId<'_>]) -> Self {
+        Self::Resets(ids.iter().map(|id| id.into_owned()).collect())
+    }
+
+    /// The buckets that it names in order, with repetitions.
+    pub fn ids(&self) -> SmallVec<[BucketId<'_>; 2]> {
         match self {
-            Self::Charges(charges) => charges.iter().map(|charge| charge.names().count()).sum(),
-            Self::Adjustments(adjustments) => adjustments.len(),
-            Self::Resets(names) => names.len(),
+            Self::Charges(all) => {
+                all.iter().map(OwnedCharge::as_charge).flat_map(|charge| charge.ids()).collect()
+            }
+            Self::Adjustments(all) => all.iter().map(|one| one.as_adjustment().id()).collect(),
+            Self::Resets(all) => all.iter().map(OwnedBucketId::as_id).collect(),
         }
+    }
+
+    /// The buckets that it names: each once, sorted.
+    pub fn distinct_ids(&self) -> SmallVec<[BucketId<'_>; 2]> {
+        let mut ids = self.ids();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// The numbers by which it first names a bucket; a reset has none.
+    pub fn bucket_of(&self, id: BucketId<'_>) -> Option<Bucket> {
+        match self {
+            Self::Charges(all) => {
+                let mut all = all.iter().map(OwnedCharge::as_charge);
+                all.find(|one| one.ids().any(|named| named == id)).map(|one| *one.bucket())
+            }
+            Self::Adjustments(all) => {
+                let mut all = all.iter().map(OwnedAdjustment::as_adjustment);
+                all.find(|one| one.id() == id).map(|one| *one.bucket())
+            }
+            Self::Resets(_) => None,
+        }
+    }
+
+    /// Decides it on the records of its buckets. A reset answers with no reading.
+    pub fn decide(&self, records: &mut impl BucketStore) -> Applied {
+        match self {
+            Self::Charges(all) => {
+                let charges: SmallVec<[_; 2]> = all.iter().map(OwnedCharge::as_charge).collect();
+                apply_all(records, &charges)
+            }
+            Self::Adjustments(all) => {
+                let adjustments: SmallVec<[_; 2]> =
+                    all.iter().map(OwnedAdjustment::as_adjustment).collect();
+                adjust_all(records, &adjustments)
+            }
+            Self::Resets(_) => {
+                reset_all(records, &self.ids());
+                Applied::many(records.now(), Vec::new())
+            }
+        }
+    }
+}
+
+/// An operation that travels in a shared call, with the names of its buckets in the store.
+#[derive(Clone, Debug)]
+pub struct NamedOperation {
+    operation: Operation,
+    /// In the order of [`Operation::ids`].
+    names: SmallVec<[KeyName; 1]>,
+}
+
+impl NamedOperation {
+    pub fn new(operation: Operation, names: &KeyNames) -> Self {
+        let names = operation.ids().into_iter().map(|id| names.name(id)).collect();
+        Self { operation, names }
+    }
+
+    /// # Errors
+    ///
+    /// If the numbers are beyond 2^53, which some stores cannot count. The error names `store`.
+    pub fn charges(
+        store: &'static str,
+        charges: &[Charge<'_>],
+        names: &KeyNames,
+    ) -> Result<Self, BackendError> {
+        // Checked before the call is sent: one such charge would otherwise spoil the calls of all
+        // that share it.
+        let (units, floor) = (Charge::units, |charge: &Charge<'_>| charge.get_terms().floor());
+        if let Some(charge) = charges.iter().find(|one| units(one) > MAX || floor(one) < -MAX) {
+            let problem = format!(
+                "a charge of {} units down to {} cannot be counted (use at most 2^53 of either)",
+                units(charge),
+                floor(charge),
+            );
+            return Err(BackendError::undecidable(store, problem));
+        }
+        Ok(Self::new(Operation::charges(charges), names))
+    }
+
+    pub const fn operation(&self) -> &Operation {
+        &self.operation
     }
 
     /// The names of its buckets in order, with repetitions.
-    pub fn names(&self) -> SmallVec<[&KeyName; 8]> {
-        match self {
-            Self::Charges(charges) => charges.iter().flat_map(NamedCharge::names).collect(),
-            Self::Adjustments(adjustments) => {
-                adjustments.iter().map(|adjustment| &adjustment.id.name).collect()
-            }
-            Self::Resets(names) => names.iter().collect(),
-        }
+    pub fn names(&self) -> &[KeyName] {
+        &self.names
     }
 
-    /// The limits of its buckets, in the order of their names. A reset does not know its limits.
-    pub fn limits(&self) -> impl Iterator<Item = &str> {
-        let (charges, adjustments) = match self {
-            Self::Charges(charges) => (charges.as_slice(), &[][..]),
-            Self::Adjustments(adjustments) => (&[][..], adjustments.as_slice()),
-            Self::Resets(_) => (&[][..], &[][..]),
-        };
-        let charged =
-            charges.iter().flat_map(|charge| charge.names().map(|_| charge.id.get().limit()));
-        charged.chain(adjustments.iter().map(|adjustment| adjustment.id.get().limit()))
+    /// Whether a caller that has left no longer wants it.
+    pub const fn is_charge(&self) -> bool {
+        matches!(self.operation, Operation::Charges(_))
+    }
+
+    /// Whether both charge the same.
+    pub fn charges_as(&self, other: &Self) -> bool {
+        match (&self.operation, &other.operation) {
+            (Operation::Charges(one), Operation::Charges(other)) => one == other,
+            _ => false,
+        }
     }
 }
 
@@ -158,30 +151,28 @@ impl Operation {
 /// Returns the distinct names, and for each bucket that an operation names, in order, its place among
 /// them.
 pub fn number_buckets<'o>(
-    operations: impl Iterator<Item = &'o Operation>,
+    operations: impl Iterator<Item = &'o NamedOperation>,
 ) -> (Vec<&'o KeyName>, Vec<usize>) {
     let least = operations.size_hint().0;
     let (mut keys, mut places) = (Vec::with_capacity(least), Vec::with_capacity(least));
     let mut known: Option<PrehashedMap<&KeyName, usize>> = None;
-    for operation in operations {
-        for name in operation.names() {
-            let next = keys.len();
-            // A single bucket needs no table.
-            let place = match &mut known {
-                Some(known) => *known.entry(name).or_insert(next),
-                None if keys.first() == Some(&name) => 0,
-                None if keys.is_empty() => 0,
-                None => {
-                    let first = keys.first().map(|first| (*first, 0));
-                    known = Some(first.into_iter().chain([(name, next)]).collect());
-                    next
-                }
-            };
-            if place == next {
-                keys.push(name);
+    for name in operations.flat_map(NamedOperation::names) {
+        let next = keys.len();
+        // A single bucket needs no table.
+        let place = match &mut known {
+            Some(known) => *known.entry(name).or_insert(next),
+            None if keys.first() == Some(&name) => 0,
+            None if keys.is_empty() => 0,
+            None => {
+                let first = keys.first().map(|first| (*first, 0));
+                known = Some(first.into_iter().chain([(name, next)]).collect());
+                next
             }
-            places.push(place);
+        };
+        if place == next {
+            keys.push(name);
         }
+        places.push(place);
     }
     (keys, places)
 }

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::operation::{NamedAdjustment, NamedCharge, Operation};
+use super::operation::{NamedOperation, Operation};
 use tollgate::algebra::{Bucket, State, Verdict};
-use tollgate::backend::{Applied, BackendError, BucketId, BucketRecord, Reading};
+use tollgate::backend::{
+    Applied, BackendError, BucketId, BucketRecord, OwnedAdjustment, OwnedCharge, Reading,
+};
 use tollgate::clock::Timestamp;
 use tollgate::kit::Found;
 use tollgate::kit::MOST_AHEAD;
@@ -74,10 +76,10 @@ impl Replay {
     /// Replays an operation on the buckets at these places. A reset has no readings.
     pub fn answer(
         &mut self,
-        operation: &Operation,
+        operation: &NamedOperation,
         places: &[usize],
     ) -> Result<Applied, BackendError> {
-        match operation {
+        match operation.operation() {
             Operation::Charges(charges) => {
                 // Before anything is replayed: an operation that names one foreign key changes none
                 // of its buckets.
@@ -101,11 +103,11 @@ impl Replay {
 
     /// The answer to these charges on the buckets as they are now, if it is a refusal that changes
     /// nothing.
-    pub fn refusal(&self, operation: &Operation, places: &[usize]) -> Option<Applied> {
-        let Operation::Charges(charges) = operation else { return None };
+    pub fn refusal(&self, operation: &NamedOperation, places: &[usize]) -> Option<Applied> {
+        let Operation::Charges(charges) = operation.operation() else { return None };
         // A look is no request that waits. A bucket that is named twice would be two cells below,
         // and each of them would hold all of it.
-        if !charges.iter().all(|charge| charge.takes) || !are_distinct(places) {
+        if !charges.iter().all(|charge| charge.as_charge().takes()) || !are_distinct(places) {
             return None;
         }
         let cells: Vec<_> =
@@ -120,23 +122,27 @@ impl Replay {
     /// # Errors
     ///
     /// If one of these keys holds a value that no limiter has stored.
-    fn reject_foreign(&self, operation: &Operation, places: &[usize]) -> Result<(), BackendError> {
+    fn reject_foreign(
+        &self,
+        operation: &NamedOperation,
+        places: &[usize],
+    ) -> Result<(), BackendError> {
         let foreign =
             |place: &usize| matches!(self.cells.get(*place), Some(StoredCell::Foreign) | None);
         let Some(place) = places.iter().position(foreign) else { return Ok(()) };
         // Errors go to logs, and a key may be the name of a person.
-        let limit = operation.limits().nth(place).unwrap_or_default();
+        let limit = operation.operation().ids().get(place).map_or("", BucketId::limit);
         Err((self.foreign)(limit))
     }
 
-    fn apply(&mut self, charges: &[NamedCharge], places: &[usize]) -> Applied {
+    fn apply(&mut self, charges: &[OwnedCharge], places: &[usize]) -> Applied {
         let now = self.now;
         if let ([one], [place]) = (charges, places) {
-            let one = one.charge();
+            let one = one.as_charge();
             let (charged, kept) = apply_one(self, *place, &one, now);
             return Applied::one(now, Reading::from_charged(&one, &charged)).with_remarks(kept);
         }
-        let charges: SmallVec<[_; 8]> = charges.iter().map(NamedCharge::charge).collect();
+        let charges: SmallVec<[_; 8]> = charges.iter().map(OwnedCharge::as_charge).collect();
         // The places have both shards of a two-choices charge, one after the other.
         let named = charges.iter().flat_map(|charge| {
             let count = if charge.get_second_shard().is_some() { 2 } else { 1 };
@@ -146,10 +152,10 @@ impl Replay {
         apply_list(self, &named, now)
     }
 
-    fn adjust(&mut self, adjustments: &[NamedAdjustment], places: &[usize]) -> Applied {
+    fn adjust(&mut self, adjustments: &[OwnedAdjustment], places: &[usize]) -> Applied {
         let now = self.now;
         let adjustments: SmallVec<[_; 8]> =
-            adjustments.iter().map(NamedAdjustment::adjustment).collect();
+            adjustments.iter().map(OwnedAdjustment::as_adjustment).collect();
         let named: SmallVec<[_; 8]> = places.iter().copied().zip(&adjustments).collect();
         adjust_list(self, &named, now)
     }

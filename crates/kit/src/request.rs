@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::iter;
 
-use super::operation::{MAX, NamedAdjustment, NamedBucketId, NamedCharge, Operation};
+use super::operation::{MAX, NamedOperation, Operation};
 use tollgate::algebra::{Bucket, State, Units};
-use tollgate::backend::Change;
+use tollgate::backend::{Adjustment, BucketId, Change, Charge, OwnedAdjustment, OwnedCharge};
 use tollgate::clock::Timestamp;
 use tollgate::kit::micros;
 use tollgate::kit::{Calendar, Kind};
@@ -39,7 +39,7 @@ impl<'o> RequestWriter<'o> {
     /// All operations, each with the places of its buckets, behind their number.
     pub fn operations(
         &mut self,
-        operations: impl Iterator<Item = &'o Operation>,
+        operations: impl Iterator<Item = &'o NamedOperation>,
         places: &[usize],
     ) {
         let begin = self.numbers.len();
@@ -47,9 +47,10 @@ impl<'o> RequestWriter<'o> {
         self.push(0);
         let (mut rest, mut count) = (places, 0_i64);
         for operation in operations {
-            let (own, others) = rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
+            let (own, others) =
+                rest.split_at_checked(operation.names().len()).unwrap_or((rest, &[]));
             rest = others;
-            self.operation(operation, own);
+            self.operation(operation.operation(), own);
             count = count.saturating_add(1);
         }
         self.overwrite(begin, count);
@@ -99,62 +100,62 @@ impl<'o> RequestWriter<'o> {
     fn operation(&mut self, operation: &'o Operation, places: &[usize]) {
         if let Operation::Charges(charges) = operation
             && let [one] = charges.as_slice()
-            && is_plain(one)
+            && let one = one.as_charge()
+            && is_plain(&one)
         {
             self.push(code::TAKE);
-            self.bucket(places.first(), &one.bucket, &one.id);
-            return self.push(one.units.max(0));
+            self.bucket(places.first(), one.bucket(), one.id());
+            return self.push(one.units().max(0));
         }
         match operation {
             Operation::Charges(charges) => {
                 self.push(code::CHARGES);
                 self.push(length(charges.len()));
                 let mut places = places.iter();
-                charges.iter().for_each(|charge| self.charge(charge, &mut places));
+                let charges = charges.iter().map(OwnedCharge::as_charge);
+                charges.for_each(|charge| self.charge(&charge, &mut places));
             }
             Operation::Adjustments(adjustments) => {
                 self.push(code::ADJUSTMENTS);
                 self.push(length(adjustments.len()));
-                adjustments.iter().zip(places).for_each(|(one, place)| self.adjustment(one, place));
+                let adjustments = adjustments.iter().map(OwnedAdjustment::as_adjustment);
+                adjustments.zip(places).for_each(|(one, place)| self.adjustment(&one, place));
             }
-            Operation::Resets(names) => {
+            Operation::Resets(_) => {
                 self.push(code::RESETS);
-                self.push(length(names.len()));
+                self.push(length(places.len()));
                 places.iter().for_each(|place| self.push(key(Some(place))));
             }
         }
     }
 
-    fn charge<'p>(
-        &mut self,
-        charge: &'o NamedCharge,
-        places: &mut impl Iterator<Item = &'p usize>,
-    ) {
-        let bucket = &charge.bucket;
+    fn charge<'p>(&mut self, charge: &Charge<'o>, places: &mut impl Iterator<Item = &'p usize>) {
+        let (bucket, terms) = (charge.bucket(), charge.get_terms());
         self.push(key(places.next()));
-        self.push(if charge.other.is_some() { key(places.next()) } else { 0 });
-        self.limit(bucket, &charge.id);
+        self.push(if charge.get_second_shard().is_some() { key(places.next()) } else { 0 });
+        self.limit(bucket, charge.id());
         // A cost below zero takes nothing, as in the algebra.
-        self.push(charge.units.max(0));
-        self.push(charge.terms.floor());
-        let max_wait = charge.terms.max_wait();
+        self.push(charge.units().max(0));
+        self.push(terms.floor());
+        let max_wait = terms.max_wait();
         let max_wait = match bucket.calendar() {
             Some(calendar) if max_wait < u64::MAX => self.windows_within(calendar, max_wait),
             _ => max_wait,
         };
         self.push(whole(max_wait));
-        self.push(i64::from(charge.takes));
+        self.push(i64::from(charge.takes()));
     }
 
-    fn adjustment(&mut self, owned: &'o NamedAdjustment, place: &usize) {
-        self.bucket(Some(place), &owned.bucket, &owned.id);
-        match owned.change {
+    fn adjustment(&mut self, adjustment: &Adjustment<'o>, place: &usize) {
+        let bucket = adjustment.bucket();
+        self.bucket(Some(place), bucket, adjustment.id());
+        match adjustment.change() {
             Change::Refund { units } => self.refund(units, None, None),
             Change::RefundSince { units, since } => self.refund(units, None, Some(since)),
             Change::Undo { units, left } => self.refund(units, Some(left), None),
             Change::Block { time } => {
                 let time = micros(time);
-                let calendar = owned.bucket.calendar();
+                let calendar = bucket.calendar();
                 let windows = calendar.map_or(0, |calendar| self.windows_of_block(calendar, time));
                 self.push(1);
                 self.push(whole(time));
@@ -210,19 +211,19 @@ impl<'o> RequestWriter<'o> {
     }
 
     /// Writes a bucket and its limit.
-    fn bucket(&mut self, place: Option<&usize>, bucket: &'o Bucket, id: &NamedBucketId) {
+    fn bucket(&mut self, place: Option<&usize>, bucket: &'o Bucket, id: BucketId<'_>) {
         self.push(key(place));
         self.limit(bucket, id);
     }
 
     /// Writes a limit and its phase.
-    fn limit(&mut self, bucket: &'o Bucket, id: &NamedBucketId) {
+    fn limit(&mut self, bucket: &'o Bucket, id: BucketId<'_>) {
         let limit = self.limit_numbers(bucket, id);
         limit.into_iter().for_each(|number| self.push(number));
     }
 
     /// The number of a limit, and its phase.
-    pub fn limit_numbers(&mut self, bucket: &'o Bucket, id: &NamedBucketId) -> [i64; 2] {
+    pub fn limit_numbers(&mut self, bucket: &'o Bucket, id: BucketId<'_>) -> [i64; 2] {
         let next = self.limits.len();
         let place = if next < FEW {
             let same = |known: &&Bucket| numbers(known) == numbers(bucket);
@@ -285,23 +286,24 @@ const fn numbers(bucket: &Bucket) -> [u64; 5] {
 
 /// Whether a charge takes from one bucket what it holds, without debt, in steps of one length that
 /// begin at known instants.
-pub fn is_plain(charge: &NamedCharge) -> bool {
-    charge.takes
-        && charge.other.is_none()
-        && charge.terms.floor() == 0
-        && charge.terms.max_wait() == 0
-        && charge.bucket.calendar().is_none()
-        && !charge.bucket.is_from_first_use()
+pub fn is_plain(charge: &Charge<'_>) -> bool {
+    let (bucket, terms) = (charge.bucket(), charge.get_terms());
+    charge.takes()
+        && charge.get_second_shard().is_none()
+        && terms.floor() == 0
+        && terms.max_wait() == 0
+        && bucket.calendar().is_none()
+        && !bucket.is_from_first_use()
 }
 
 /// The first start of a window after the epoch; -2^53 if windows begin with the first use.
-pub fn phase(bucket: &Bucket, id: &NamedBucketId) -> i64 {
+pub fn phase(bucket: &Bucket, id: BucketId<'_>) -> i64 {
     match bucket.kind() {
         Kind::TokenBucket => 0,
         Kind::FixedWindow if bucket.calendar().is_some() => 0,
         Kind::FixedWindow if bucket.is_from_first_use() => -MAX,
         Kind::FixedWindow => {
-            let start = bucket.start().unwrap_or_else(|| id.get().phase(bucket));
+            let start = bucket.start().unwrap_or_else(|| id.phase(bucket));
             let step = i64::try_from(bucket.step()).unwrap_or(i64::MAX);
             start.as_micros().checked_rem_euclid(step).unwrap_or(0)
         }

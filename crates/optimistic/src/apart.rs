@@ -21,42 +21,44 @@ use tollgate::backend::{
 };
 use tollgate::kit::Remarks;
 use tollgate::kit::absent;
-use tollgate_kit::stored::{Draft, Work};
+use tollgate_kit::operation::Operation;
+use tollgate_kit::stored::Draft;
 
 /// A call for a store that swaps one value at a time.
 pub(super) enum Apart {
     /// It changes one bucket at most.
-    Whole(Work),
+    Whole(Operation),
     Parts(BucketParts),
 }
 
 /// A call that is made bucket by bucket.
 pub(super) struct BucketParts {
-    works: Vec<Work>,
-    /// The place of each adjustment: which work it is in, and which of its readings it has.
+    operations: Vec<Operation>,
+    /// The place of each adjustment: which operation it is in, and which of its readings it has.
     places: Vec<(usize, usize)>,
     /// What the readings say.
     verdict: Verdict,
 }
 
 impl Apart {
-    pub(super) fn new<S: SwapStore>(work: Work) -> Result<Self, BackendError> {
-        if work.ids().len() <= 1 {
-            return Ok(Self::Whole(work));
+    pub(super) fn new<S: SwapStore>(operation: Operation) -> Result<Self, BackendError> {
+        if operation.distinct_ids().len() <= 1 {
+            return Ok(Self::Whole(operation));
         }
-        match work {
-            Work::Charges(charges) => {
+        match operation {
+            Operation::Charges(charges) => {
                 let is_pair = charges.len() == 1;
                 if is_pair || charges.iter().all(only_looks) {
-                    return Ok(Self::Whole(Work::Charges(charges)));
+                    return Ok(Self::Whole(Operation::Charges(charges)));
                 }
                 Err(several::<S>(&charges))
             }
-            Work::Adjustments(all) => Ok(Self::Parts(BucketParts::adjustments(all))),
-            Work::Resets(all) => {
-                let works = all.into_iter().map(|id| Work::Resets([id].into_iter().collect()));
-                let (works, places) = (works.collect(), Vec::new());
-                Ok(Self::Parts(BucketParts { works, places, verdict: Verdict::Admitted }))
+            Operation::Adjustments(all) => Ok(Self::Parts(BucketParts::adjustments(all))),
+            Operation::Resets(all) => {
+                let operations =
+                    all.into_iter().map(|id| Operation::Resets([id].into_iter().collect()));
+                let (operations, places) = (operations.collect(), Vec::new());
+                Ok(Self::Parts(BucketParts { operations, places, verdict: Verdict::Admitted }))
             }
         }
     }
@@ -85,44 +87,44 @@ impl BucketParts {
     fn adjustments(all: SmallVec<[OwnedAdjustment; 1]>) -> Self {
         let is_made = !all.iter().any(|one| one.as_adjustment().is_conditional());
         let mut owners = Vec::new();
-        let mut works: Vec<Work> = Vec::new();
+        let mut operations: Vec<Operation> = Vec::new();
         let mut places = Vec::new();
         for one in all {
             let id = one.as_adjustment().id().into_owned();
             let found = if is_made { owners.iter().position(|owner| *owner == id) } else { None };
-            let nth = found.unwrap_or(works.len());
-            match works.get_mut(nth) {
-                Some(Work::Adjustments(list)) => {
+            let nth = found.unwrap_or(operations.len());
+            match operations.get_mut(nth) {
+                Some(Operation::Adjustments(list)) => {
                     places.push((nth, list.len()));
                     list.push(one);
                 }
                 _ => {
                     places.push((nth, 0));
-                    works.push(if is_made {
-                        Work::Adjustments([one].into_iter().collect())
+                    operations.push(if is_made {
+                        Operation::Adjustments([one].into_iter().collect())
                     } else {
                         let one = one.as_adjustment();
-                        Work::charges(&[Charge::look(one.id(), one.bucket(), 0)])
+                        Operation::charges(&[Charge::look(one.id(), one.bucket(), 0)])
                     });
                     owners.push(id);
                 }
             }
         }
         let verdict = if is_made { Verdict::Admitted } else { Verdict::Refused };
-        Self { works, places, verdict }
+        Self { operations, places, verdict }
     }
 
     /// The calls to make, one after the other.
-    pub(super) fn take_works(&mut self) -> Vec<Work> {
-        std::mem::take(&mut self.works)
+    pub(super) fn take_operations(&mut self) -> Vec<Operation> {
+        std::mem::take(&mut self.operations)
     }
 
-    /// The answer of the whole call, from those of its works.
+    /// The answer of the whole call, from those of its operations.
     pub(super) fn join(&self, answers: &[Applied]) -> Applied {
         let now = answers.iter().map(Applied::now).max().unwrap_or_default();
         let mut kept = Remarks::NONE;
-        let reading = |(place, &(work, nth)): (usize, &(usize, usize))| {
-            let answer = answers.get(work)?;
+        let reading = |(place, &(operation, nth)): (usize, &(usize, usize))| {
+            let answer = answers.get(operation)?;
             answer.kept(nth).into_iter().for_each(|record| kept.add(place, *record));
             Some(Reading::new(self.verdict, answer.readings().get(nth)?.state(), Duration::ZERO))
         };
@@ -133,17 +135,17 @@ impl BucketParts {
 
 /// Decides a call so that it changes one bucket at most.
 pub(super) fn decide_apart<S: SwapStore>(
-    work: &Work,
+    operation: &Operation,
     draft: &mut Draft<'_>,
 ) -> Result<Applied, BackendError> {
-    if let Work::Charges(charges) = work
+    if let Operation::Charges(charges) = operation
         && let [charge] = charges.as_slice()
         && let charge = charge.as_charge()
         && let Some(other) = charge.get_second_shard()
     {
         return charge_fuller::<S>(draft, &charge, other);
     }
-    Ok(work.decide(draft))
+    Ok(operation.decide(draft))
 }
 
 /// Charges the fuller of two shards.

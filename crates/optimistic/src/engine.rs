@@ -18,7 +18,8 @@ use tollgate::clock::{Clock, SystemClock, Timestamp};
 use tollgate::kit::MOST_AHEAD;
 use tollgate_kit::debtors::SortedPage;
 use tollgate_kit::late::in_time;
-use tollgate_kit::stored::{Draft, Work, bucket_name, decode_record, encode_record, name_ranges};
+use tollgate_kit::operation::Operation;
+use tollgate_kit::stored::{Draft, bucket_name, decode_record, encode_record, name_ranges};
 
 /// Buckets in any store that can compare and swap small values, shared by all processes that use
 /// it.
@@ -189,9 +190,9 @@ impl<S: SwapStore> Optimistic<S> {
     }
 
     /// Decides a call within the deadline.
-    async fn decide(&self, work: Work) -> Result<Applied, BackendError> {
+    async fn decide(&self, operation: Operation) -> Result<Applied, BackendError> {
         let mut conflicts = 0;
-        match in_time(S::NAME, self.deadline, self.try_all(&work, &mut conflicts)).await {
+        match in_time(S::NAME, self.deadline, self.try_all(&operation, &mut conflicts)).await {
             Ok(answer) => answer,
             Err(_) if conflicts > 0 => Err(BackendError::contended(S::NAME, conflicts)),
             Err(late) => Err(late),
@@ -199,8 +200,12 @@ impl<S: SwapStore> Optimistic<S> {
     }
 
     /// Tries a call until no other is faster.
-    async fn try_all(&self, work: &Work, conflicts: &mut u32) -> Result<Applied, BackendError> {
-        let ids = work.ids();
+    async fn try_all(
+        &self,
+        operation: &Operation,
+        conflicts: &mut u32,
+    ) -> Result<Applied, BackendError> {
+        let ids = operation.distinct_ids();
         let names: Vec<String> = ids.iter().map(|&id| bucket_name(id)).collect();
         loop {
             // A call that has met no other waits for none.
@@ -208,7 +213,7 @@ impl<S: SwapStore> Optimistic<S> {
                 Some(name) if *conflicts > 0 => self.turns.take(name).await,
                 _ => None,
             };
-            if let Some(applied) = self.try_once(work, &ids, &names).await? {
+            if let Some(applied) = self.try_once(operation, &ids, &names).await? {
                 return Ok(applied);
             }
             drop(turn);
@@ -223,7 +228,7 @@ impl<S: SwapStore> Optimistic<S> {
     /// Loads, decides and swaps. Returns `None` if another call was faster.
     async fn try_once(
         &self,
-        work: &Work,
+        operation: &Operation,
         ids: &[BucketId<'_>],
         names: &[String],
     ) -> Result<Option<Applied>, BackendError> {
@@ -234,14 +239,14 @@ impl<S: SwapStore> Optimistic<S> {
             for ((id, name), old) in ids.iter().zip(names).zip(&old) {
                 records.push((*id, read::<S>(name, old.as_deref())?));
             }
-            if !self.catch_up(work, names, &old, now, &records).await? {
+            if !self.catch_up(operation, names, &old, now, &records).await? {
                 break (old, now, records);
             }
         };
         let mut draft = Draft::new(now, records);
         let applied = match S::SWAPS_SEVERAL {
-            true => work.decide(&mut draft),
-            false => decide_apart::<S>(work, &mut draft)?,
+            true => operation.decide(&mut draft),
+            false => decide_apart::<S>(operation, &mut draft)?,
         };
         let is_of_one_instant = names.len() < 2 || S::LOADS_SEVERAL || !S::SWAPS_SEVERAL;
         if !draft.has_changed() && is_of_one_instant {
@@ -272,7 +277,7 @@ impl<S: SwapStore> Optimistic<S> {
     /// changed.
     async fn catch_up(
         &self,
-        work: &Work,
+        operation: &Operation,
         names: &[String],
         old: &[Option<Vec<u8>>],
         now: Timestamp,
@@ -284,7 +289,7 @@ impl<S: SwapStore> Optimistic<S> {
         let (mut were_any, latest) = (false, now.plus_micros(MOST_AHEAD));
         for ((name, old), (id, record)) in names.iter().zip(old).zip(records) {
             let caught_up = record
-                .zip(work.bucket_of(*id))
+                .zip(operation.bucket_of(*id))
                 .and_then(|(record, bucket)| record.caught_up(*id, &bucket, [now, latest]));
             if let Some(record) = caught_up {
                 let new = encode_record(&record);
@@ -309,17 +314,17 @@ impl<S: SwapStore> Optimistic<S> {
         }
     }
 
-    fn ask_whole(&self, work: Work) -> Answer<Applied> {
+    fn ask_whole(&self, operation: Operation) -> Answer<Applied> {
         let store = self.clone();
-        Answer::pending(async move { store.decide(work).await })
+        Answer::pending(async move { store.decide(operation).await })
     }
 
-    fn ask(&self, work: Work) -> Answer<Applied> {
+    fn ask(&self, operation: Operation) -> Answer<Applied> {
         if S::SWAPS_SEVERAL {
-            return self.ask_whole(work);
+            return self.ask_whole(operation);
         }
-        match Apart::new::<S>(work) {
-            Ok(Apart::Whole(work)) => self.ask_whole(work),
+        match Apart::new::<S>(operation) {
+            Ok(Apart::Whole(operation)) => self.ask_whole(operation),
             Ok(Apart::Parts(mut parts)) => {
                 let store = self.clone();
                 Answer::pending(async move {
@@ -327,8 +332,8 @@ impl<S: SwapStore> Optimistic<S> {
                     // A task of its own, which goes on if the caller leaves.
                     let task = tokio::spawn(async move {
                         let (mut answers, mut first_error) = (Vec::new(), None);
-                        for work in parts.take_works() {
-                            match store.decide(work).await {
+                        for operation in parts.take_operations() {
+                            match store.decide(operation).await {
                                 Ok(applied) => answers.push(applied),
                                 // No bucket keeps its tokens because another one failed.
                                 Err(error) => _ = first_error.get_or_insert(error),
@@ -384,21 +389,21 @@ impl<S: SwapStore> Backend for Optimistic<S> {
         if charges.is_empty() {
             return Answer::Ready(Ok(Applied::many(self.now(), Vec::new())));
         }
-        self.ask(Work::charges(charges))
+        self.ask(Operation::charges(charges))
     }
 
     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         if adjustments.is_empty() {
             return Answer::Ready(Ok(Applied::many(self.now(), Vec::new())));
         }
-        self.ask(Work::adjustments(adjustments))
+        self.ask(Operation::adjustments(adjustments))
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         if ids.is_empty() {
             return Answer::Ready(Ok(()));
         }
-        self.ask(Work::resets(ids)).map(drop)
+        self.ask(Operation::resets(ids)).map(drop)
     }
 
     fn charges_several(&self) -> bool {

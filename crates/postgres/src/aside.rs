@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use tollgate::backend::BackendError;
 use tollgate_kit::hashed::PrehashedMap;
 use tollgate_kit::key_name::KeyName;
-use tollgate_kit::operation::Operation;
+use tollgate_kit::operation::NamedOperation;
 
 /// The slot of all jobs that are not aside.
 pub(super) const COMMON: u16 = 0;
@@ -90,7 +90,7 @@ impl Aside {
     }
 
     /// The slot of an operation: that of the bucket by which calls for it fail.
-    pub(super) fn slot(&self, operation: &Operation) -> u16 {
+    pub(super) fn slot(&self, operation: &NamedOperation) -> u16 {
         if !self.is_used.load(Ordering::Relaxed) {
             return COMMON;
         }
@@ -109,7 +109,7 @@ impl Aside {
             return row.slot;
         }
         let is_full = rows.full_for().is_some_and(|time| time < self.lasts);
-        let is_known = |name: &&KeyName| rows.known.contains_key(&name.own_hash());
+        let is_known = |name: &KeyName| rows.known.contains_key(&name.own_hash());
         if is_full && !names.iter().all(is_known) { NEW } else { COMMON }
     }
 
@@ -192,14 +192,15 @@ mod tests {
     use super::*;
     use tollgate::backend::{BucketId, Key};
     use tollgate_kit::key_name::KeyNames;
+    use tollgate_kit::operation::Operation;
 
     const LASTS: Duration = Duration::from_secs(1);
 
-    fn operation(keys: &[&str]) -> Operation {
+    fn operation(keys: &[&str]) -> NamedOperation {
         let names = KeyNames::untagged("tollgate".to_owned(), None).unwrap();
-        Operation::Resets(
-            keys.iter().map(|key| names.name(BucketId::new("l", &Key::from(*key)))).collect(),
-        )
+        let keys: Vec<_> = keys.iter().map(|key| Key::from(*key)).collect();
+        let ids: Vec<_> = keys.iter().map(|key| BucketId::new("l", key)).collect();
+        NamedOperation::new(Operation::resets(&ids), &names)
     }
 
     fn full() -> BackendError {
@@ -240,7 +241,7 @@ mod tests {
         let aside = Aside::new(LASTS);
         aside.note_full(hashes(&["locked"]).into_iter(), &full());
         let locked = operation(&["locked", "made up"]);
-        aside.note(locked.names()[0], true);
+        aside.note(&locked.names()[0], true);
         assert!(Aside::is_aside(aside.slot(&locked)));
     }
 

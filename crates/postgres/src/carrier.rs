@@ -23,7 +23,7 @@ use tollgate::backend::BackendError;
 use tollgate::clock::SystemClock;
 use tollgate::clock::{Clock, Timestamp};
 use tollgate_kit::batch::{Bounds, Carrier, Division, Job};
-use tollgate_kit::operation::Operation;
+use tollgate_kit::operation::NamedOperation;
 use tollgate_kit::overdue::Overdue;
 use tollgate_kit::replay::Replay;
 use tollgate_kit::store_time::StoreTime;
@@ -125,7 +125,7 @@ impl Carrier for PostgresCarrier {
         }
     }
 
-    fn slot(&self, operation: &Operation) -> u16 {
+    fn slot(&self, operation: &NamedOperation) -> u16 {
         self.aside.slot(operation)
     }
 
@@ -145,7 +145,7 @@ impl Carrier for PostgresCarrier {
         }
     }
 
-    fn mark(&self, operation: &Operation) -> Mark {
+    fn mark(&self, operation: &NamedOperation) -> Mark {
         let buckets = operation.names().iter().map(|name| name.own_hash()).collect();
         Mark { buckets, overdue: self.overdue.total() }
     }

@@ -3,18 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use super::carrier::PostgresCarrier;
 use super::debtors;
 use super::store_name::STORE;
 use tollgate::backend::{
-    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, DebtorQuery, DebtorReport,
+    Adjustment, Answer, Applied, Backend, BucketId, Charge, DebtorQuery, DebtorReport,
 };
 use tollgate::clock::{Clock, SystemClock};
 use tollgate_kit::batch::Batcher;
 use tollgate_kit::key_name::KeyNames;
-use tollgate_kit::operation::{NamedAdjustment, NamedCharge, Operation};
+use tollgate_kit::operation::{NamedOperation, Operation};
 use tollgate_kit::pages::PageTurns;
 
 /// A store in PostgreSQL, for any number of processes.
@@ -34,7 +32,7 @@ use tollgate_kit::pages::PageTurns;
 /// # Deadlines
 ///
 /// A call without an answer by the [`deadline`](super::PostgresBuilder::deadline) (50 ms by
-/// default) fails with an error whose [`is_timeout`](BackendError::is_timeout) is true, and layers
+/// default) fails with an error whose [`is_timeout`](tollgate::backend::BackendError::is_timeout) is true, and layers
 /// answer 503. The tokens may be taken all the same: a decision is sent again only if the server
 /// said that it was undone, so a lost answer never lets a client exceed the limit. The server ends
 /// a statement by itself after a second, or after the deadline if that is longer.
@@ -75,15 +73,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    fn charges(&self, charges: &[Charge<'_>]) -> Result<Answer<Applied>, BackendError> {
-        let mut owned = SmallVec::<[_; 1]>::new();
-        for charge in charges {
-            owned.push(NamedCharge::new(STORE, charge, &self.names)?);
-        }
-        Ok(self.send(Operation::Charges(owned)))
-    }
-
-    fn send(&self, operation: Operation) -> Answer<Applied> {
+    fn send(&self, operation: NamedOperation) -> Answer<Applied> {
         Answer::pending(self.batcher.send(operation, self.batcher.deadline()))
     }
 }
@@ -93,24 +83,24 @@ impl Backend for Postgres {
         if charges.is_empty() {
             return Answer::Ready(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
         }
-        self.charges(charges).unwrap_or_else(|error| Answer::Ready(Err(error)))
+        match NamedOperation::charges(STORE, charges, &self.names) {
+            Ok(operation) => self.send(operation),
+            Err(error) => Answer::Ready(Err(error)),
+        }
     }
 
     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         if adjustments.is_empty() {
             return Answer::Ready(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
         }
-        let owned = adjustments.iter().map(|one| NamedAdjustment::new(one, &self.names));
-        self.send(Operation::Adjustments(owned.collect()))
+        self.send(NamedOperation::new(Operation::adjustments(adjustments), &self.names))
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         if ids.is_empty() {
             return Answer::Ready(Ok(()));
         }
-        let names = ids.iter().map(|&id| self.names.name(id)).collect();
-        let answer = self.batcher.send(Operation::Resets(names), self.batcher.deadline());
-        Answer::pending(async move { answer.await.map(drop) })
+        self.send(NamedOperation::new(Operation::resets(ids), &self.names)).map(drop)
     }
 
     /// Reads the table by the index of its keys. It needs the right to call the function `debtors`,

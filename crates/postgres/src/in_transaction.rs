@@ -6,7 +6,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use smallvec::SmallVec;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -19,7 +18,7 @@ use super::store_name::STORE;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge};
 use tollgate::clock::{Clock, SystemClock};
 use tollgate_kit::key_name::KeyNames;
-use tollgate_kit::operation::{NamedAdjustment, NamedCharge, Operation};
+use tollgate_kit::operation::{NamedOperation, Operation};
 
 impl Postgres {
     /// Runs `work` with a store that decides on this connection, so inside its transaction.
@@ -104,7 +103,7 @@ impl Postgres {
     async fn decide_on<C: PostgresConnection>(
         &self,
         connection: &mut C,
-        operation: &Operation,
+        operation: &NamedOperation,
     ) -> Result<Applied, BackendError> {
         let carrier = self.batcher.carrier();
         // So that the server does not wait for a lock when the call has ended.
@@ -140,23 +139,20 @@ pub struct InTransaction {
 
 /// An operation that waits for the connection.
 struct Question {
-    operation: Operation,
+    operation: NamedOperation,
     reply: oneshot::Sender<Result<Applied, BackendError>>,
 }
 
 impl InTransaction {
-    fn send(
-        &self,
-        operation: Operation,
-    ) -> impl Future<Output = Result<Applied, BackendError>> + Send + 'static {
+    fn send(&self, operation: NamedOperation) -> Answer<Applied> {
         let (reply, answer) = oneshot::channel();
         // If the transaction is over, the reply is dropped with the question.
         let _ = self.ask.send(Question { operation, reply });
-        async move {
+        Answer::pending(async move {
             answer.await.unwrap_or_else(|_| {
                 Err(BackendError::undecidable(STORE, "the transaction of this permit is over"))
             })
-        }
+        })
     }
 }
 
@@ -165,10 +161,8 @@ impl Backend for InTransaction {
         if charges.is_empty() {
             return Answer::Ready(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
         }
-        let owned: Result<SmallVec<[_; 1]>, _> =
-            charges.iter().map(|charge| NamedCharge::new(STORE, charge, &self.names)).collect();
-        match owned {
-            Ok(owned) => Answer::pending(self.send(Operation::Charges(owned))),
+        match NamedOperation::charges(STORE, charges, &self.names) {
+            Ok(operation) => self.send(operation),
             Err(error) => Answer::Ready(Err(error)),
         }
     }
@@ -177,17 +171,14 @@ impl Backend for InTransaction {
         if adjustments.is_empty() {
             return Answer::Ready(Ok(Applied::many(SystemClock::new().now(), Vec::new())));
         }
-        let owned = adjustments.iter().map(|one| NamedAdjustment::new(one, &self.names));
-        Answer::pending(self.send(Operation::Adjustments(owned.collect())))
+        self.send(NamedOperation::new(Operation::adjustments(adjustments), &self.names))
     }
 
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         if ids.is_empty() {
             return Answer::Ready(Ok(()));
         }
-        let answer =
-            self.send(Operation::Resets(ids.iter().map(|&id| self.names.name(id)).collect()));
-        Answer::pending(async move { answer.await.map(drop) })
+        self.send(NamedOperation::new(Operation::resets(ids), &self.names)).map(drop)
     }
 }
 

@@ -3,10 +3,10 @@
 use tokio_postgres::Row;
 
 use tollgate::backend::BackendError;
-use tollgate::backend::BucketRecord;
+use tollgate::backend::{BucketRecord, Charge};
 use tollgate::clock::Timestamp;
 use tollgate_kit::key_name::KeyName;
-use tollgate_kit::operation::{NamedCharge, Operation, number_buckets};
+use tollgate_kit::operation::{NamedOperation, Operation, number_buckets};
 #[cfg(not(test))]
 use tollgate_kit::replay::latest;
 use tollgate_kit::replay::{Replay, StoredCell};
@@ -23,7 +23,7 @@ pub(super) struct Request<'o> {
 impl<'o> Request<'o> {
     /// A request to a server whose clock is probably `around` this time.
     pub(super) fn new(
-        operations: impl Iterator<Item = &'o Operation> + Clone,
+        operations: impl Iterator<Item = &'o NamedOperation> + Clone,
         around: Timestamp,
     ) -> Self {
         let (names, mut places) = number_buckets(operations.clone());
@@ -45,9 +45,9 @@ impl<'o> Request<'o> {
                 writer.push(1);
                 writer.push(OWN_CHARGES);
                 for charge in charges {
-                    let limit = writer.limit_numbers(&charge.bucket, &charge.id);
+                    let limit = writer.limit_numbers(charge.bucket(), charge.id());
                     limit.into_iter().for_each(|number| writer.push(number));
-                    writer.push(charge.units);
+                    writer.push(charge.units());
                 }
             }
             None => writer.operations(operations, &places),
@@ -114,15 +114,16 @@ const OWN_CHARGES: i64 = 5;
 /// The charges in the order of their buckets, if each operation is one charge of a bucket of its own
 /// that takes what is there, of a limit that begins full.
 fn own_charges<'o>(
-    operations: impl Iterator<Item = &'o Operation> + Clone,
+    operations: impl Iterator<Item = &'o NamedOperation> + Clone,
     places: &[usize],
     buckets: usize,
-) -> Option<Vec<&'o NamedCharge>> {
-    let own = |operation: &'o Operation| {
-        let Operation::Charges(charges) = operation else { return None };
+) -> Option<Vec<Charge<'o>>> {
+    let own = |operation: &'o NamedOperation| {
+        let Operation::Charges(charges) = operation.operation() else { return None };
         let [one] = charges.as_slice() else { return None };
-        let begins_full = one.bucket.initial() == one.bucket.capacity();
-        (is_plain(one) && one.units > 0 && begins_full).then_some(one)
+        let one = one.as_charge();
+        let begins_full = one.bucket().initial() == one.bucket().capacity();
+        (is_plain(&one) && one.units() > 0 && begins_full).then_some(one)
     };
     let mut charges = operations.clone().map(own).collect::<Option<Vec<_>>>()?;
     if charges.len() != buckets || places.len() != buckets {

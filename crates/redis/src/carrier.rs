@@ -15,7 +15,7 @@ use tollgate::clock::SystemClock;
 use tollgate::clock::{Clock, Timestamp};
 use tollgate_kit::batch::{Carrier, Division, Job};
 use tollgate_kit::key_name::{KeyName, KeyNames};
-use tollgate_kit::operation::Operation;
+use tollgate_kit::operation::NamedOperation;
 use tollgate_kit::replay::Replay;
 use tollgate_kit::store_time::StoreTime;
 
@@ -46,7 +46,7 @@ impl Carrier for RedisCarrier {
         }
     }
 
-    fn slot(&self, operation: &Operation) -> u16 {
+    fn slot(&self, operation: &NamedOperation) -> u16 {
         match self.link.is_cluster() {
             true => operation.names().first().map_or(0, |name| name.slot()),
             false => 0,
@@ -61,7 +61,7 @@ impl Carrier for RedisCarrier {
         }
     }
 
-    fn mark(&self, _operation: &Operation) {}
+    fn mark(&self, _operation: &NamedOperation) {}
 
     fn is_late(&self, slot: u16, begun: Instant, time: Duration, is_flooded: bool) -> Option<bool> {
         self.link.is_late(slot, begun, time, is_flooded)

@@ -16,30 +16,29 @@
 //! given back if no other charge came to its shard since; otherwise later reservations count on it,
 //! and its tokens stay taken.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::carrier::RedisCarrier;
-use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 use tollgate::algebra::{Bucket, ChargedPair, State, Terms, Units, Verdict, charge_pair_slower};
 use tollgate::backend::{
-    Adjustment, Applied, BackendError, BucketId, BucketRecord, Charge, Reading,
+    Adjustment, Applied, BackendError, BucketId, BucketRecord, Charge, OwnedCharge, Reading,
 };
 use tollgate::clock::Timestamp;
 use tollgate::kit::Remarks;
 use tollgate_kit::batch::Batcher;
-use tollgate_kit::key_name::KeyName;
-use tollgate_kit::operation::{NamedAdjustment, NamedBucketId, NamedCharge, Operation};
+use tollgate_kit::key_name::{KeyName, KeyNames};
+use tollgate_kit::operation::{NamedOperation, Operation};
 
-/// Carries out charges that only look.
+/// Carries out charges that only look, each by itself.
 pub(super) async fn look(
     batcher: Batcher<RedisCarrier>,
-    charges: SmallVec<[NamedCharge; 1]>,
+    looks: Vec<NamedOperation>,
     deadline: Instant,
 ) -> Result<Applied, BackendError> {
-    let operations = charges.into_iter().map(|charge| Operation::Charges(smallvec![charge]));
     // Send all before awaiting the first.
-    let answers: Vec<_> = operations.map(|operation| batcher.send(operation, deadline)).collect();
+    let answers: Vec<_> = looks.into_iter().map(|look| batcher.send(look, deadline)).collect();
     let (mut now, mut readings, mut kept) = (None, Vec::new(), Remarks::NONE);
     for answer in answers {
         let applied = answer.await?;
@@ -50,20 +49,32 @@ pub(super) async fn look(
     Ok(Applied::many(now.unwrap_or_default(), readings).with_remarks(kept))
 }
 
+/// The parts of a list of adjustments, each by itself, and the verdict on all of them: no single instant
+/// shows whether several buckets are untouched, so with an undo among them they are refused, and only
+/// looked at.
+pub(super) fn parts(
+    adjustments: &[Adjustment<'_>],
+    names: &KeyNames,
+) -> (Vec<NamedOperation>, Verdict) {
+    let made = !adjustments.iter().any(Adjustment::is_conditional);
+    let parts = adjustments.iter().map(|one| {
+        let operation = match made {
+            true => Operation::adjustments(&[*one]),
+            false => Operation::charges(&[Charge::look(one.id(), one.bucket(), 0)]),
+        };
+        NamedOperation::new(operation, names)
+    });
+    (parts.collect(), if made { Verdict::Admitted } else { Verdict::Refused })
+}
+
 /// Makes adjustments, each by itself.
 pub(super) async fn adjust(
     batcher: Batcher<RedisCarrier>,
-    adjustments: SmallVec<[NamedAdjustment; 1]>,
+    parts: Vec<NamedOperation>,
+    verdict: Verdict,
     deadline: Instant,
 ) -> Result<Applied, BackendError> {
-    // No single instant shows whether several buckets are untouched, so undos are refused.
-    let made = !adjustments.iter().any(|one| one.adjustment().is_conditional());
-    let verdict = if made { Verdict::Admitted } else { Verdict::Refused };
-    let operations = adjustments.into_iter().map(|one| match made {
-        true => Operation::Adjustments(smallvec![one]),
-        false => Operation::Charges(smallvec![one.look()]),
-    });
-    let answers: Vec<_> = operations.map(|operation| batcher.send(operation, deadline)).collect();
+    let answers: Vec<_> = parts.into_iter().map(|part| batcher.send(part, deadline)).collect();
     let (mut now, mut readings, mut kept) = (None, Vec::new(), Remarks::NONE);
     for applied in all(answers).await? {
         now = now.max(Some(applied.now()));
@@ -93,9 +104,8 @@ pub(super) async fn all<T>(
 /// A two-choices charge on shards in different slots.
 pub(super) struct CrossSlotPair {
     pub(super) batcher: Batcher<RedisCarrier>,
-    /// The id of each shard.
-    pub(super) shards: [NamedBucketId; 2],
-    pub(super) charge: NamedCharge,
+    pub(super) names: Arc<KeyNames>,
+    pub(super) charge: OwnedCharge,
     pub(super) deadline: Instant,
 }
 
@@ -108,8 +118,9 @@ type HeldShard = (Bucket, State);
 
 impl CrossSlotPair {
     pub(super) async fn apply(self) -> Result<Applied, BackendError> {
-        let (at_once, units) = (Terms::AT_ONCE, self.charge.units.max(0));
-        if !self.charge.takes {
+        let (at_once, charge) = (Terms::AT_ONCE, self.charge.as_charge());
+        let units = charge.units().max(0);
+        if !charge.takes() {
             let [first, second] =
                 [self.take(0, 0, at_once).await?, self.take(1, 0, at_once).await?];
             return Ok(self.judge([first.held, second.held], first.now.max(second.now)));
@@ -138,7 +149,7 @@ impl CrossSlotPair {
         mut held: [HeldShard; 2],
         mut now: Timestamp,
     ) -> Result<Applied, BackendError> {
-        let terms = self.charge.terms;
+        let terms = self.charge.as_charge().get_terms();
         for _ in 0..TRIES {
             let charged = self.charge_pair(held, now);
             if charged.verdict() == Verdict::Refused {
@@ -148,7 +159,7 @@ impl CrossSlotPair {
                 // Nothing is to be taken, so the states are the answer.
                 return Ok(Applied::two(
                     now,
-                    Reading::from_charged_pair(&self.charge.charge(), &charged),
+                    Reading::from_charged_pair(&self.charge.as_charge(), &charged),
                 ));
             }
             let mut readings = charged
@@ -193,8 +204,9 @@ impl CrossSlotPair {
     }
 
     fn charge_pair(&self, held: [HeldShard; 2], now: Timestamp) -> ChargedPair {
-        let NamedCharge { id, bucket, units, terms, .. } = &self.charge;
-        charge_pair_slower(held, bucket, *units, *terms, now, id.get().phase(bucket))
+        let charge = self.charge.as_charge();
+        let (bucket, phase) = (charge.bucket(), charge.id().phase(charge.bucket()));
+        charge_pair_slower(held, bucket, charge.units(), charge.get_terms(), now, phase)
     }
 
     /// Charges one shard.
@@ -204,9 +216,12 @@ impl CrossSlotPair {
         units: Units,
         terms: Terms,
     ) -> Result<TakenShard, BackendError> {
-        let id = self.id(place)?;
-        let one = NamedCharge { id, other: None, units, terms, ..self.charge.clone() };
-        let operation = Operation::Charges(smallvec![one]);
+        let (id, charge) = (self.id(place)?, self.charge.as_charge());
+        let one = match charge.takes() {
+            true => Charge::take(id, charge.bucket(), units),
+            false => Charge::look(id, charge.bucket(), units),
+        };
+        let operation = NamedOperation::new(Operation::charges(&[one.terms(terms)]), &self.names);
         let applied = self.batcher.send(operation, self.deadline).await?;
         let reading = *applied.readings().first().ok_or_else(|| internal(NO_READING))?;
         Ok(TakenShard { now: applied.now(), reading, held: self.held(&applied, &reading) })
@@ -215,7 +230,7 @@ impl CrossSlotPair {
     /// What an answer on one shard tells of it.
     fn held(&self, applied: &Applied, reading: &Reading) -> HeldShard {
         let own = applied.kept(0).map(|own| (*own.bucket(), own.state()));
-        own.unwrap_or((self.charge.bucket, reading.state()))
+        own.unwrap_or((*self.charge.as_charge().bucket(), reading.state()))
     }
 
     /// Gives back what was taken from one shard, and returns what it then holds.
@@ -224,32 +239,32 @@ impl CrossSlotPair {
         place: usize,
         taken: &Reading,
     ) -> Result<HeldShard, BackendError> {
-        let id = self.id(place)?;
-        let (bucket, units) = (&self.charge.bucket, taken.units());
+        let (id, charge) = (self.id(place)?, self.charge.as_charge());
+        let (bucket, units) = (charge.bucket(), taken.units());
         let adjustment = match taken.verdict() {
             // Later reservations count on this one. Unless it is the last, it cannot be undone.
-            Verdict::Reserved => Adjustment::undo(id.get(), bucket, units, taken.state()),
-            _ => Adjustment::refund_since(id.get(), bucket, units, taken.state()),
+            Verdict::Reserved => Adjustment::undo(id, bucket, units, taken.state()),
+            _ => Adjustment::refund_since(id, bucket, units, taken.state()),
         };
-        let owned = NamedAdjustment::with_id(id.clone(), &adjustment);
-        let operation = Operation::Adjustments(smallvec![owned]);
+        let operation = NamedOperation::new(Operation::adjustments(&[adjustment]), &self.names);
         // The deadline of the charge may have passed: that can be why it failed.
         let applied = self.batcher.send(operation, self.batcher.deadline()).await?;
         let reading = applied.readings().first().ok_or_else(|| internal(NO_READING))?;
         Ok(self.held(&applied, reading))
     }
 
-    fn id(&self, place: usize) -> Result<NamedBucketId, BackendError> {
-        self.shards.get(place).cloned().ok_or_else(|| internal("a pair has two shards"))
+    fn id(&self, place: usize) -> Result<BucketId<'_>, BackendError> {
+        let id = self.charge.as_charge().ids().nth(place);
+        id.ok_or_else(|| internal("a pair has two shards"))
     }
 
     /// The answer of two shards that hold this, of which nothing was taken.
     fn judge(&self, held: [HeldShard; 2], now: Timestamp) -> Applied {
-        let NamedCharge { bucket, units, .. } = &self.charge;
-        let charged = self.charge_pair(held, now);
-        let look = Charge::look(self.charge.id.get(), bucket, *units);
+        let (charge, charged) = (self.charge.as_charge(), self.charge_pair(held, now));
+        let bucket = charge.bucket();
+        let look = Charge::look(charge.id(), bucket, charge.units());
         let mut readings = Reading::from_charged_pair(&look, &charged);
-        if self.charge.takes && charged.verdict() != Verdict::Refused {
+        if charge.takes() && charged.verdict() != Verdict::Refused {
             // They had the units when they were read, but other calls were faster: a retry at once
             // may succeed.
             readings = readings
@@ -277,8 +292,8 @@ const fn internal(what: &'static str) -> BackendError {
 }
 
 /// Whether one call can name these buckets.
-pub(super) fn share_a_slot<'n>(names: impl IntoIterator<Item = &'n KeyName>) -> bool {
-    let mut slots = names.into_iter().map(KeyName::slot);
+pub(super) fn share_a_slot(names: &[KeyName]) -> bool {
+    let mut slots = names.iter().map(KeyName::slot);
     let first = slots.next();
     slots.all(|slot| Some(slot) == first)
 }

@@ -17,7 +17,7 @@ use tollgate::backend::{
 use tollgate::clock::{Clock, SystemClock};
 use tollgate_kit::batch::{Batcher, Bounds, Carrier as _};
 use tollgate_kit::key_name::KeyNames;
-use tollgate_kit::operation::{NamedAdjustment, NamedBucketId, NamedCharge, Operation};
+use tollgate_kit::operation::{NamedOperation, Operation};
 use tollgate_kit::pages::PageTurns;
 use tollgate_kit::store_time::StoreTime;
 
@@ -133,52 +133,43 @@ impl Redis {
 
     fn charges(&self, charges: &[Charge<'_>]) -> Result<Answer<Applied>, BackendError> {
         let deadline = self.batcher.deadline();
-        let mut owned = SmallVec::<[_; 1]>::new();
-        for charge in charges {
-            owned.push(NamedCharge::new(RedisCarrier::STORE, charge, &self.names)?);
-        }
-        if !self.is_cluster() || share_a_slot(owned.iter().flat_map(NamedCharge::names)) {
-            return Ok(Answer::pending(self.batcher.send(Operation::Charges(owned), deadline)));
+        let operation = NamedOperation::charges(RedisCarrier::STORE, charges, &self.names)?;
+        if !self.is_cluster() || share_a_slot(operation.names()) {
+            return Ok(Answer::pending(self.batcher.send(operation, deadline)));
         }
         let batcher = self.batcher.clone();
-        if let [charge] = charges
-            && let Some(other) = charge.get_second_shard()
-            && let Some(owned) = owned.pop()
-        {
-            let id = charge.id();
-            let shards = [id, id.shard(other)].map(|id| NamedBucketId::new(id, &self.names));
-            let pair = CrossSlotPair { batcher, shards, charge: owned, deadline };
+        // Of two slots: it has two shards.
+        if let [charge] = charges {
+            let (names, charge) = (Arc::clone(&self.names), charge.into_owned());
+            let pair = CrossSlotPair { batcher, names, charge, deadline };
             // Runs as a task, so that dropping the future does not leave the second step undone.
             return Ok(Answer::pending(self.batcher.spawn(pair.apply())));
         }
         if charges.iter().all(|charge| !charge.takes() && charge.get_second_shard().is_none()) {
-            return Ok(Answer::pending(cross_slot::look(batcher, owned, deadline)));
+            let alone = |one: &Charge<'_>| Operation::charges(&[*one]);
+            let looks = charges.iter().map(|one| NamedOperation::new(alone(one), &self.names));
+            return Ok(Answer::pending(cross_slot::look(batcher, looks.collect(), deadline)));
         }
         Err(BackendError::cross_slot(cross_slot::limits(charges.iter().map(Charge::id))))
     }
 
     fn adjustments(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         let deadline = self.batcher.deadline();
-        let owned: SmallVec<[_; 1]> =
-            adjustments.iter().map(|one| NamedAdjustment::new(one, &self.names)).collect();
-        if !self.is_cluster() || share_a_slot(owned.iter().map(|one| &one.id.name)) {
-            return Answer::pending(self.batcher.send(Operation::Adjustments(owned), deadline));
+        let operation = NamedOperation::new(Operation::adjustments(adjustments), &self.names);
+        if !self.is_cluster() || share_a_slot(operation.names()) {
+            return Answer::pending(self.batcher.send(operation, deadline));
         }
-        Answer::pending(cross_slot::adjust(self.batcher.clone(), owned, deadline))
+        let (parts, verdict) = cross_slot::parts(adjustments, &self.names);
+        Answer::pending(cross_slot::adjust(self.batcher.clone(), parts, verdict, deadline))
     }
 
     fn resets(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         let deadline = self.batcher.deadline();
-        let operation = Operation::Resets(ids.iter().map(|&id| self.names.name(id)).collect());
-        let operations: SmallVec<[Operation; 1]> = match operation {
-            Operation::Resets(names) if self.is_cluster() => names
-                .into_iter()
-                .map(|name| Operation::Resets([name].into_iter().collect()))
-                .collect(),
-            operation => [operation].into_iter().collect(),
-        };
-        let answers: SmallVec<[_; 1]> = operations
-            .into_iter()
+        // On a cluster, each by itself.
+        let together = if self.is_cluster() { 1 } else { ids.len().max(1) };
+        let answers: SmallVec<[_; 1]> = ids
+            .chunks(together)
+            .map(|ids| NamedOperation::new(Operation::resets(ids), &self.names))
             .map(|operation| self.batcher.send(operation, deadline))
             .collect();
         Answer::pending(async move { cross_slot::all(answers).await.map(drop) })

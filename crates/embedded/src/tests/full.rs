@@ -14,7 +14,7 @@ use tollgate::algebra::Bucket;
 use tollgate::backend::{Applied, BackendError, BucketId, Charge, Key};
 use tollgate::clock::SystemClock;
 use tollgate::{HOUR, Quota};
-use tollgate_kit::stored::Work;
+use tollgate_kit::operation::Operation;
 
 /// Every call made a commit, which failed, and for which the calls behind it waited.
 #[test]
@@ -29,7 +29,7 @@ fn on_a_full_disk_calls_do_not_wait_until_the_next_commit_has_failed_as_well() {
         let (key, bucket) = (Key::from(key), Bucket::new(&Quota::token_bucket(5, HOUR)).unwrap());
         let charge = Charge::take(BucketId::new("logins", &key), &bucket, 1);
         let (reply, answer) = oneshot::channel();
-        inbox.push(DecisionJob { work: Some(Work::charges(&[charge])), reply }).unwrap();
+        inbox.push(DecisionJob { operation: Some(Operation::charges(&[charge])), reply }).unwrap();
         answer.blocking_recv().unwrap()
     };
     let (is_full, disk) = mpsc::channel();

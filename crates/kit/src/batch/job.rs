@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::operation::Operation;
+use crate::operation::NamedOperation;
 use tollgate::backend::{Applied, BackendError};
 
 /// The channel on which a caller waits for its answer.
@@ -13,7 +13,7 @@ pub(super) type Reply = oneshot::Sender<Result<Applied, BackendError>>;
 #[derive(Debug)]
 pub struct Job {
     /// Boxed, because it is large and moves several times.
-    pub operation: Box<Operation>,
+    pub operation: Box<NamedOperation>,
     pub deadline: Instant,
     pub(super) reply: Reply,
     /// The lane in which it waits.
@@ -25,7 +25,7 @@ pub struct Job {
 }
 
 impl Job {
-    pub(super) fn new(operation: Operation, deadline: Instant, reply: Reply) -> Self {
+    pub(super) fn new(operation: NamedOperation, deadline: Instant, reply: Reply) -> Self {
         let (lane, buckets, arrival) = Default::default();
         Self { operation: Box::new(operation), deadline, reply, lane, buckets, arrival }
     }
@@ -33,8 +33,7 @@ impl Job {
     /// Whether it is not to be sent any more: its deadline has passed, or it would take tokens for a
     /// caller that has left. A refund is due whether or not its caller waits for it.
     pub(super) fn is_expired(&self, now: Instant) -> bool {
-        let takes = matches!(*self.operation, Operation::Charges(_));
-        self.deadline <= now || takes && self.reply.is_closed()
+        self.deadline <= now || self.operation.is_charge() && self.reply.is_closed()
     }
 }
 

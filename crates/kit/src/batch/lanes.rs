@@ -260,7 +260,7 @@ mod tests {
 
     use super::*;
     use crate::key_name::{HashTag, KeyNames};
-    use crate::operation::Operation;
+    use crate::operation::{NamedOperation, Operation};
     use tollgate::backend::{Applied, BackendError, BucketId, Key};
 
     type Answer = oneshot::Receiver<Result<Applied, BackendError>>;
@@ -268,9 +268,11 @@ mod tests {
     /// A job on the buckets of these users.
     fn job(users: &[&str], deadline: Instant) -> (Job, Answer) {
         let names = KeyNames::new("tollgate".to_owned(), HashTag::Bucket, None).unwrap();
-        let name = |user: &&str| names.name(BucketId::new("l", &Key::from(*user)));
+        let keys: Vec<_> = users.iter().map(|user| Key::from(*user)).collect();
+        let ids: Vec<_> = keys.iter().map(|key| BucketId::new("l", key)).collect();
         let (reply, answer) = oneshot::channel();
-        (Job::new(Operation::Resets(users.iter().map(name).collect()), deadline, reply), answer)
+        let operation = NamedOperation::new(Operation::resets(&ids), &names);
+        (Job::new(operation, deadline, reply), answer)
     }
 
     /// The users of all jobs, in the order in which they are taken.

@@ -42,7 +42,7 @@ pub use self::job::Job;
 use self::job::{Answers, LaneId, fail};
 pub use self::send_queues::Bounds;
 use self::send_queues::{JobBatch, SendQueues};
-use super::operation::Operation;
+use super::operation::NamedOperation;
 use super::replay::Replay;
 use crate::crowd::Crowd;
 use crate::late::Lag;
@@ -66,7 +66,7 @@ pub trait Carrier: fmt::Debug + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Replay, BackendError>> + Send;
 
     /// The slot of an operation. A call names one slot.
-    fn slot(&self, operation: &Operation) -> u16;
+    fn slot(&self, operation: &NamedOperation) -> u16;
 
     /// The bounds for a slot; `common` are those of the store.
     fn bounds<'b>(&'b self, _slot: u16, common: &'b Bounds) -> &'b Bounds {
@@ -76,7 +76,7 @@ pub trait Carrier: fmt::Debug + Send + Sync + 'static {
     /// How the jobs of a call for a slot that failed by this error can be sent again.
     fn division(&self, slot: u16, error: &BackendError) -> Division;
 
-    fn mark(&self, operation: &Operation) -> Self::Mark;
+    fn mark(&self, operation: &NamedOperation) -> Self::Mark;
 
     /// Why an operation that had this slot is late, if it is neither this process nor the store as a
     /// whole.
@@ -178,7 +178,7 @@ impl<C: Carrier> Batcher<C> {
     /// is, until its deadline. What was sent is carried out at most once.
     pub fn send(
         &self,
-        operation: Operation,
+        operation: NamedOperation,
         deadline: Instant,
     ) -> impl Future<Output = Result<Applied, BackendError>> + Send + 'static {
         let (reply, mut answer) = oneshot::channel();
@@ -365,7 +365,7 @@ impl<C: Carrier> BatcherShared<C> {
         let mut answers = Answers::with_capacity(jobs.len());
         for Job { operation, reply, lane, .. } in jobs {
             let (places, others) =
-                rest.split_at_checked(operation.buckets()).unwrap_or((rest, &[]));
+                rest.split_at_checked(operation.names().len()).unwrap_or((rest, &[]));
             rest = others;
             let answer = replay.answer(&operation, places);
             let is_refused =
@@ -390,7 +390,7 @@ impl<C: Carrier> BatcherShared<C> {
 /// A job that the store has refused.
 struct RefusedJob<'c> {
     lane: LaneId,
-    operation: Box<Operation>,
+    operation: Box<NamedOperation>,
     /// The places of its buckets in the reply.
     places: &'c [usize],
 }
@@ -428,7 +428,7 @@ impl RefusalReplay<'_> {
         // the states of the call do not show.
         if job.arrival > self.last_arrival {
             None
-        } else if job.operation == *operation {
+        } else if job.operation.charges_as(operation) {
             self.applied.clone()
         } else if job.operation.names() == operation.names() {
             self.replay.refusal(&job.operation, places)

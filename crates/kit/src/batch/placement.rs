@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 use super::job::LaneId;
 use crate::hashed::PrehashedMap;
 use crate::key_name::KeyName;
-use crate::operation::Operation;
+use crate::operation::NamedOperation;
 
 /// How many waiting jobs name each bucket, counted over the jobs that name several.
 #[derive(Debug, Default)]
@@ -42,9 +42,9 @@ pub(super) type LanePath = SmallVec<[LaneId; MAX_DEPTH]>;
 
 impl Placement {
     /// Counts a job. Returns its lanes, and the buckets that count it if it names several.
-    pub(super) fn place(&mut self, operation: &Operation) -> (LanePath, Box<[LaneId]>) {
+    pub(super) fn place(&mut self, operation: &NamedOperation) -> (LanePath, Box<[LaneId]>) {
         let names = operation.names();
-        if let [name] = names.as_slice() {
+        if let [name] = names {
             return (SmallVec::from_slice(&[lane_id(name)]), Box::default());
         }
         let mut ids = SmallVec::<[_; 8]>::new();

@@ -271,7 +271,7 @@ impl SlotQueue {
         while let Some(job) = self.jobs.next(in_turns) {
             // A job that names more buckets than a call may is sent alone: the first is always
             // taken.
-            buckets = buckets.saturating_add(job.operation.buckets());
+            buckets = buckets.saturating_add(job.operation.names().len());
             if !taken.is_empty() && (buckets > most || taken.len() >= share) {
                 break;
             }

@@ -4,7 +4,6 @@
 //! # Design
 //!
 //! ```text
-//! work     a call, as owned values
 //! draft    the records that the call names; the algorithm reads and writes them here
 //! name     a bucket's name, as text
 //! value    a bucket's record, as bytes
@@ -13,9 +12,7 @@
 mod draft;
 mod name;
 mod value;
-mod work;
 
 pub use self::draft::{Draft, DraftEntry};
 pub use self::name::{bucket_name, name_ranges, read_bucket_name};
 pub use self::value::{decode_record, encode_record};
-pub use self::work::Work;

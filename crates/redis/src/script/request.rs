@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::double;
 use tollgate::clock::Timestamp;
 use tollgate_kit::key_name::KeyName;
-use tollgate_kit::operation::{Operation, number_buckets};
+use tollgate_kit::operation::{NamedOperation, Operation, number_buckets};
 use tollgate_kit::request::{RequestWriter, is_plain, length};
 
 /// One call of the script: the buckets of several operations, each once, and the numbers.
@@ -20,7 +20,7 @@ impl<'o> ScriptRequest<'o> {
     /// Writes the request for a server whose clock is probably `around` this time. `init_counts` says
     /// whether absent buckets count as empty at the initialization.
     pub(crate) fn new(
-        operations: impl Iterator<Item = &'o Operation> + Clone,
+        operations: impl Iterator<Item = &'o NamedOperation> + Clone,
         init_counts: bool,
         around: Timestamp,
     ) -> Self {
@@ -59,13 +59,15 @@ impl<'o> ScriptRequest<'o> {
 
 /// The numbers of a batch of plain charges only: the charges of each bucket, one bucket after the
 /// other. `None` if any operation is not plain, or if several limits charge one bucket.
-fn plain<'o>(operations: impl Iterator<Item = &'o Operation>, places: &[usize]) -> Option<Vec<u8>> {
-    let charges = operations.zip(places).map(|(operation, place)| match operation {
-        Operation::Charges(charges) => match charges.as_slice() {
-            [one] if is_plain(one) => Some((place, one)),
-            _ => None,
-        },
-        Operation::Adjustments(_) | Operation::Resets(_) => None,
+fn plain<'o>(
+    operations: impl Iterator<Item = &'o NamedOperation>,
+    places: &[usize],
+) -> Option<Vec<u8>> {
+    let charges = operations.zip(places).map(|(operation, place)| {
+        let Operation::Charges(charges) = operation.operation() else { return None };
+        let [one] = charges.as_slice() else { return None };
+        let one = one.as_charge();
+        is_plain(&one).then_some((place, one))
     });
     let mut charges: SmallVec<[_; 1]> = charges.collect::<Option<_>>()?;
     // A stable sort: the charges of one bucket stay in order. Those of different buckets do not
@@ -79,15 +81,15 @@ fn plain<'o>(operations: impl Iterator<Item = &'o Operation>, places: &[usize]) 
         let [(_, first), others @ ..] = of_bucket else { continue };
         let at = writer.len();
         writer.push(1);
-        let limit = writer.limit_numbers(&first.bucket, &first.id);
+        let limit = writer.limit_numbers(first.bucket(), first.id());
         for (_, other) in others {
-            if writer.limit_numbers(&other.bucket, &other.id) != limit {
+            if writer.limit_numbers(other.bucket(), other.id()) != limit {
                 return None;
             }
         }
         limit.into_iter().for_each(|number| writer.push(number));
         writer.push(length(of_bucket.len()));
-        of_bucket.iter().for_each(|(_, charge)| writer.push(charge.units.max(0)));
+        of_bucket.iter().for_each(|(_, charge)| writer.push(charge.units().max(0)));
         if count > 0 && writer.repeats(alike, at) {
             count = count.saturating_add(1);
             writer.truncate(at);

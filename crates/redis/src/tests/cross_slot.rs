@@ -12,7 +12,6 @@ use tollgate::algebra::{Bucket, Terms, Verdict};
 use tollgate::backend::{Adjustment, Backend, BucketId, Charge, Key, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::{HOUR, MINUTE, Quota, SECOND};
-use tollgate_kit::operation::{NamedBucketId, NamedCharge};
 
 fn terms(bucket: &Bucket) -> Terms {
     Terms::reserving(bucket.floor())
@@ -59,8 +58,8 @@ async fn a_reservation_that_the_other_shard_refuses_stays_if_others_came_after_i
     let charge = Charge::take(id, &bucket, units(14)).second_shard(1).terms(terms(&bucket));
     let pair = CrossSlotPair {
         batcher: redis.batcher.clone(),
-        shards: [id, id.shard(1)].map(|id| NamedBucketId::new(id, &redis.names)),
-        charge: NamedCharge::new("redis", &charge, &redis.names).unwrap(),
+        names: redis.names.clone(),
+        charge: charge.into_owned(),
         deadline: redis.batcher.deadline(),
     };
 

@@ -2,13 +2,12 @@
 
 use std::sync::Mutex;
 
-use smallvec::smallvec;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::super::{Batcher, Bounds, Carrier, Division, Job};
 use crate::key_name::{HashTag, KeyNames};
-use crate::operation::{NamedAdjustment, Operation};
+use crate::operation::{NamedOperation, Operation};
 use crate::replay::Replay;
 use tollgate::algebra::Bucket;
 use tollgate::backend::{Adjustment, BackendError, BucketId, Key};
@@ -34,7 +33,7 @@ impl Carrier for BrokenCarrier {
         Err(BackendError::unavailable("broken", "it is"))
     }
 
-    fn slot(&self, _operation: &Operation) -> u16 {
+    fn slot(&self, _operation: &NamedOperation) -> u16 {
         0
     }
 
@@ -42,7 +41,7 @@ impl Carrier for BrokenCarrier {
         Division::None
     }
 
-    fn mark(&self, _operation: &Operation) {}
+    fn mark(&self, _operation: &NamedOperation) {}
 }
 
 fn batcher(carrier: BrokenCarrier) -> Batcher<BrokenCarrier> {
@@ -54,8 +53,9 @@ fn names() -> KeyNames {
     KeyNames::new("tollgate".to_owned(), HashTag::Bucket, None).unwrap()
 }
 
-fn reset(key: u64) -> Operation {
-    Operation::Resets(smallvec![names().name(BucketId::new("clients", &Key::from(key)))])
+fn reset(key: u64) -> NamedOperation {
+    let key = Key::from(key);
+    NamedOperation::new(Operation::resets(&[BucketId::new("clients", &key)]), &names())
 }
 
 /// All callers were told that the runtime had shut down, also those of calls that did not panic.
@@ -84,8 +84,8 @@ async fn a_refund_that_waits_is_sent_although_its_future_is_gone() {
     }
     let (key, bucket) = (Key::from(2_u64), Bucket::new(&Quota::token_bucket(5, HOUR)).unwrap());
     let refund = Adjustment::refund(BucketId::new("clients", &key), &bucket, 1);
-    let refund = NamedAdjustment::new(&refund, &names());
-    drop(batcher.send(Operation::Adjustments(smallvec![refund]), batcher.deadline()));
+    let refund = NamedOperation::new(Operation::adjustments(&[refund]), &names());
+    drop(batcher.send(refund, batcher.deadline()));
     batcher.carrier().go_on.notify_one();
     assert!(first.await.unwrap().is_err());
     while batcher.carrier().sent.lock().unwrap().len() < 2 {

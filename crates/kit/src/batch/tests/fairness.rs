@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::super::job::Job;
 use super::super::lanes::Lanes;
 use crate::key_name::{HashTag, KeyNames};
-use crate::operation::Operation;
+use crate::operation::{NamedOperation, Operation};
 use tollgate::backend::{BucketId, Key};
 
 /// The key of the `nth` request of the flood, or of the `nth` client, for this rule.
@@ -49,17 +49,18 @@ struct WaitingRequests {
 impl WaitingRequests {
     /// Adds a job of a request with these rules.
     fn push(&mut self, rules: &[&str], nth: usize, key_of: KeyOf) {
-        let name = |rule: &&str| {
-            let key = match *rule {
-                "global" => Key::GLOBAL,
-                "tenant" => Key::from("acme"),
-                rule => Key::from(key_of(nth, rule).as_str()),
-            };
-            self.names.name(BucketId::new(rule, &key))
+        let key = |rule: &&str| match *rule {
+            "global" => Key::GLOBAL,
+            "tenant" => Key::from("acme"),
+            rule => Key::from(key_of(nth, rule).as_str()),
         };
+        let keys: Vec<_> = rules.iter().map(key).collect();
+        let ids: Vec<_> =
+            rules.iter().zip(&keys).map(|(rule, key)| BucketId::new(rule, key)).collect();
+        let operation = NamedOperation::new(Operation::resets(&ids), &self.names);
         let (reply, answer) = oneshot::channel();
         let deadline = Instant::now() + Duration::from_secs(3_600);
-        let job = Job::new(Operation::Resets(rules.iter().map(name).collect()), deadline, reply);
+        let job = Job::new(operation, deadline, reply);
         self.arrivals += 1;
         self.lanes.push(job, self.arrivals);
         self.answers.push(Box::new(answer));

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use smallvec::smallvec;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, advance, sleep_until};
@@ -11,7 +10,7 @@ use super::super::job::Job;
 use super::super::send_queues::{Bounds, SendQueues};
 use super::super::{Batcher, Carrier, Division};
 use crate::key_name::{HashTag, KeyNames};
-use crate::operation::Operation;
+use crate::operation::{NamedOperation, Operation};
 use crate::replay::Replay;
 use tollgate::backend::{BackendError, BucketId, Key};
 
@@ -27,11 +26,11 @@ async fn in_a_flood_a_store_that_answers_late_is_not_silent() {
     let mut queues = SendQueues::default();
     let mut slot = 0;
     for nth in 0..4 {
-        let name = names.name(BucketId::new("clients", &Key::GLOBAL));
+        let reset = Operation::resets(&[BucketId::new("clients", &Key::GLOBAL)]);
         let (reply, _answer) = oneshot::channel();
         let begun = Instant::now();
         let far = begun + Duration::from_secs(3_600);
-        let job = Job::new(Operation::Resets(smallvec![name]), far, reply);
+        let job = Job::new(NamedOperation::new(reset, &names), far, reply);
         let starts = queues.push(slot, job, begun, &bounds);
         assert_eq!(starts, nth == 0);
         let taken = match starts {
@@ -63,7 +62,7 @@ impl Carrier for Unconnected {
         Err(BackendError::timeout(Self::STORE, DEADLINE))
     }
 
-    fn slot(&self, _operation: &Operation) -> u16 {
+    fn slot(&self, _operation: &NamedOperation) -> u16 {
         0
     }
 
@@ -71,7 +70,7 @@ impl Carrier for Unconnected {
         Division::None
     }
 
-    fn mark(&self, _operation: &Operation) {}
+    fn mark(&self, _operation: &NamedOperation) {}
 
     fn is_late(&self, _: u16, _: Instant, _: Duration, _: bool) -> Option<bool> {
         Some(false)
@@ -85,8 +84,8 @@ async fn a_call_that_only_says_that_time_is_up_tells_no_outage() {
     let bounds = Bounds { calls_per_slot: 1, calls_per_group: 1, buckets_per_call: 64 };
     let batcher = Batcher::new(Unconnected, Handle::current(), DEADLINE, bounds);
     let names = KeyNames::new("tollgate".to_owned(), HashTag::Bucket, None).unwrap();
-    let name = names.name(BucketId::new("clients", &Key::GLOBAL));
-    let told = batcher.send(Operation::Resets(smallvec![name]), batcher.deadline()).await;
+    let reset = Operation::resets(&[BucketId::new("clients", &Key::GLOBAL)]);
+    let told = batcher.send(NamedOperation::new(reset, &names), batcher.deadline()).await;
     let told = told.unwrap_err();
     assert!(told.is_overload() && !told.is_outage(), "{told}");
 }

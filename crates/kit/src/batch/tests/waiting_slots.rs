@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use smallvec::smallvec;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::super::job::Job;
 use super::super::send_queues::{Bounds, SendQueues};
 use crate::key_name::{HashTag, KeyNames};
-use crate::operation::Operation;
+use crate::operation::{NamedOperation, Operation};
 use tollgate::backend::{BucketId, Key};
 
 /// A slot whose jobs had expired was listed once more by the next job, so the list grew behind a server
@@ -21,9 +20,9 @@ fn a_slot_waits_once_however_often_its_jobs_expire() {
     let now = Instant::now();
     let mut queues = SendQueues::default();
     let mut push = |slot, deadline| {
-        let name = names.name(BucketId::new("clients", &Key::GLOBAL));
+        let reset = Operation::resets(&[BucketId::new("clients", &Key::GLOBAL)]);
         let (reply, answer) = oneshot::channel();
-        let job = Job::new(Operation::Resets(smallvec![name]), deadline, reply);
+        let job = Job::new(NamedOperation::new(reset, &names), deadline, reply);
         (queues.push(slot, job, now, &bounds), answer)
     };
     let far = now + Duration::from_secs(3_600);

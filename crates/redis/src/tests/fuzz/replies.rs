@@ -15,13 +15,12 @@ use tollgate::Quota;
 use tollgate::algebra::{Bucket, State, Terms};
 use tollgate::backend::{
     Adjustment, Applied, BackendError, BucketId, BucketRecord, BucketStore, Charge, Key,
-    adjust_all, apply_all,
 };
 use tollgate::clock::Timestamp;
 use tollgate_conformance::dice::Dice;
 use tollgate_conformance::history::START;
 use tollgate_kit::key_name::{HashTag, KeyNames};
-use tollgate_kit::operation::{NamedAdjustment, NamedCharge, Operation};
+use tollgate_kit::operation::{NamedOperation, Operation};
 
 /// The buckets of a reply by their names in Redis, as the slow parser finds them.
 struct NamedRecords {
@@ -43,26 +42,15 @@ impl NamedRecords {
     }
 
     /// The answer to an operation. An error has the name of the first foreign key.
-    fn play(&mut self, operation: &Operation) -> Result<Applied, Vec<u8>> {
-        let names = operation.names().into_iter().map(|name| name.as_ref().to_vec());
-        if let Operation::Resets(_) = operation {
-            self.found.extend(names.map(|name| (name, ParsedValue::Nothing)));
-            return Ok(Applied::many(self.now, Vec::new()));
-        }
-        for name in names {
-            if matches!(self.found[&name], ParsedValue::Foreign) {
-                return Err(name);
+    fn play(&mut self, operation: &NamedOperation) -> Result<Applied, Vec<u8>> {
+        if !matches!(operation.operation(), Operation::Resets(_)) {
+            for name in operation.names().iter().map(|name| name.as_ref().to_vec()) {
+                if matches!(self.found[&name], ParsedValue::Foreign) {
+                    return Err(name);
+                }
             }
         }
-        Ok(match operation {
-            Operation::Charges(charges) => {
-                apply_all(self, &charges.iter().map(NamedCharge::charge).collect::<Vec<_>>())
-            }
-            Operation::Adjustments(all) => {
-                adjust_all(self, &all.iter().map(NamedAdjustment::adjustment).collect::<Vec<_>>())
-            }
-            Operation::Resets(_) => unreachable!("handled above"),
-        })
+        Ok(operation.operation().decide(self))
     }
 }
 
@@ -135,18 +123,13 @@ fn answers(quota: &Quota, keys: usize, init_counts: bool) -> impl Strategy<Value
 }
 
 /// One operation of each kind on four buckets, for a quota.
-fn operations(quota: &Quota, names: &KeyNames, units: i64) -> Vec<Operation> {
+fn operations(quota: &Quota, names: &KeyNames, units: i64) -> Vec<NamedOperation> {
     let bucket = Bucket::of_shard(quota).unwrap();
     let keys = ["alice", "bob", "carol"].map(Key::from);
     let [a, b, c] = [0, 1, 2].map(|nth| BucketId::new("one", &keys[nth]));
-    let charges = |all: &[Charge<'_>]| {
-        Operation::Charges(
-            all.iter().map(|one| NamedCharge::new("redis", one, names).unwrap()).collect(),
-        )
-    };
-    let adjustments = |all: &[Adjustment<'_>]| {
-        Operation::Adjustments(all.iter().map(|one| NamedAdjustment::new(one, names)).collect())
-    };
+    let charges = |all: &[Charge<'_>]| NamedOperation::charges("redis", all, names).unwrap();
+    let adjustments =
+        |all: &[Adjustment<'_>]| NamedOperation::new(Operation::adjustments(all), names);
     let left = State { value: 0, ts: START };
     let take = |id| Charge::take(id, &bucket, units);
     vec![
@@ -157,7 +140,7 @@ fn operations(quota: &Quota, names: &KeyNames, units: i64) -> Vec<Operation> {
         adjustments(&[Adjustment::refund(a, &bucket, units), Adjustment::block(b, &bucket, HOUR)]),
         adjustments(&[Adjustment::undo(c, &bucket, units, left)]),
         adjustments(&[Adjustment::refund_since(c, &bucket, units, left)]),
-        Operation::Resets([names.name(a), names.name(b)].into_iter().collect()),
+        NamedOperation::new(Operation::resets(&[a, b]), names),
     ]
 }
 
@@ -249,7 +232,7 @@ proptest! {
         let mut replay = reply.into_replay(Vec::new());
         let mut rest = places.as_slice();
         for operation in &operations {
-            let (own, others) = rest.split_at(operation.buckets());
+            let (own, others) = rest.split_at(operation.names().len());
             rest = others;
             match (replay.answer(operation, own), wanted.play(operation)) {
                 // A store of records does not know the time of initialization.
