@@ -163,8 +163,9 @@ pub(crate) use self::reset_log::{ResetLog, ResetMark};
 /// default: without them, what the inner store can do fails with an error that says so. If it makes
 /// readings or adjustments of its own, it hands on their [`Receipt`].
 ///
-/// Requests that wait stand in one line only if the limiter has the [`Memory`] store itself, or an
-/// `Arc` of it. Behind a wrapper they have instants of their own, as on a shared store.
+/// Requests that wait stand in one line only in the [`Memory`] store, and behind a wrapper that hands
+/// on its [`lines`](Self::lines). Behind any other they have instants of their own, as on a shared
+/// store.
 ///
 /// # Cancel safety
 ///
@@ -323,6 +324,20 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// The memory store in whose lines reservations wait, first in, first out; `None` unless this is
+    /// implemented.
+    ///
+    /// With `None`, which is right for every wrapper, they wait [as on a shared
+    /// store](crate::_guide::queueing#with-redis-or-a-store-of-your-own). A wrapper that hands on each
+    /// call as it is, to count or to log, may return what the other backend returns. It is then not
+    /// asked for reservations, also not by a layer with a queue: these go to the lines. A wrapper that
+    /// renames buckets, or decides itself, must return `None`: the lines would grant its tokens a
+    /// second time. The suite in `tollgate-conformance` finds that.
+    #[cfg(feature = "memory")]
+    fn lines(&self) -> Option<&Memory> {
+        None
+    }
+
     /// Lists buckets of one limit that are in debt or blocked: for operators, and for no decision.
     ///
     /// A store that can go through its records by the name of a limit lets
@@ -368,6 +383,11 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
 
     fn answers_at_once(&self) -> bool {
         (**self).answers_at_once()
+    }
+
+    #[cfg(feature = "memory")]
+    fn lines(&self) -> Option<&Memory> {
+        (**self).lines()
     }
 
     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {

@@ -100,6 +100,12 @@ impl RateLimiter {
         if let Some(memory) = self.memory() {
             return Asked::Decided(self.ask_here(memory, demands, asking));
         }
+        #[cfg(feature = "memory")]
+        if asking.reserves()
+            && let Some(lines) = self.lines()
+        {
+            return Asked::Decided(self.ask_here(lines, demands, asking));
+        }
         let place = asking.reserves().then(Place::in_queue);
         match self.submit(demands, asking.mode, asking.longest) {
             Ok(Answer::Ready(answer)) => {
@@ -407,8 +413,8 @@ impl Place {
     ) -> Option<ReservedSlot> {
         let (now, wait) = (answer.at(), answer.wait());
         #[cfg(feature = "memory")]
-        if let Some(memory) = limiter.memory() {
-            let slot = LineSlot::new(memory, self.ticket?, grants, now, wait);
+        if limiter.has_lines() {
+            let slot = LineSlot::new(limiter.shared_backend(), self.ticket?, grants, now, wait);
             return Some(ReservedSlot::Line(slot));
         }
         let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);

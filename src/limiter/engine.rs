@@ -238,6 +238,12 @@ impl RateLimiter {
         self.shared.store.backend()
     }
 
+    /// The store, for waiters that outlive the call.
+    #[cfg(feature = "memory")]
+    pub(super) fn shared_backend(&self) -> Arc<dyn Backend> {
+        self.shared.store.share()
+    }
+
     /// The memory store; `None` if the limiter has another one.
     ///
     /// # Examples
@@ -266,10 +272,19 @@ impl RateLimiter {
         self.memory().filter(|_| self.observers().is_none())
     }
 
+    /// The memory store in whose lines waiters stand: that of the limiter, or of a wrapper.
+    #[cfg(feature = "memory")]
+    pub(crate) fn lines(&self) -> Option<&Memory> {
+        match &self.shared.store {
+            Store::Memory(memory) => Some(memory),
+            Store::Other(backend) => backend.lines(),
+        }
+    }
+
     /// Whether waiters stand in lines of the store, which gives them returned tokens by itself.
     pub(crate) fn has_lines(&self) -> bool {
         #[cfg(feature = "memory")]
-        return self.memory().is_some();
+        return self.lines().is_some();
         #[cfg(not(feature = "memory"))]
         false
     }
@@ -365,6 +380,7 @@ impl RateLimiter {
         match &self.shared.store {
             #[cfg(feature = "memory")]
             Store::Memory(memory) => memory.adjust(adjustments),
+            Store::Other(backend) if self.has_lines() => backend.adjust(adjustments),
             Store::Other(_) => {
                 for adjustment in adjustments.iter_mut() {
                     *adjustment = self.shared.resets.owed(*adjustment);

@@ -85,7 +85,7 @@ impl Waiting<'_> {
 
     fn status(&self) -> (usize, Duration, u64) {
         #[cfg(feature = "memory")]
-        if let Some(memory) = self.limiter.memory() {
+        if let Some(memory) = self.limiter.lines() {
             let levels = self.limit.shards(&self.key).map(|id| memory.line_level(id));
             return levels.fold(Default::default(), |(count, longest, left), level| {
                 let count = level.waiting.saturating_add(count);

@@ -17,8 +17,7 @@ mod leavers;
 mod places;
 mod shared;
 #[cfg(feature = "axum")]
-mod shutdown;
-#[cfg(feature = "axum")]
 mod staying;
 #[cfg(feature = "axum")]
 mod storms;
+mod wrapped;

@@ -435,6 +435,10 @@ impl Backend for Memory {
         true
     }
 
+    fn lines(&self) -> Option<&Memory> {
+        Some(self)
+    }
+
     /// Answers a [`Count`](DebtorReport::Count), unless it [keeps keys](Self::keep_keys).
     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
         if let Some(names) = &self.names {

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::backend::{LinePlace, LineTimer, Memory};
+use crate::backend::{Backend, LinePlace, LineTimer};
 use crate::clock::Timestamp;
 use crate::limiter::queue::StoreClock;
 
@@ -18,7 +18,7 @@ use crate::limiter::queue::StoreClock;
 #[derive(Debug)]
 pub(super) struct LineDriver {
     /// Weak, since the store holds the driver.
-    memory: Weak<Memory>,
+    store: Weak<dyn Backend>,
     /// A place in the line, which identifies the line.
     place: LinePlace,
     runtime: Handle,
@@ -37,13 +37,13 @@ struct DriverState {
 impl LineDriver {
     /// A driver on the runtime of the caller, or `None` if the caller is outside of one.
     pub(super) fn try_current(
-        memory: &Arc<Memory>,
+        store: &Arc<dyn Backend>,
         place: LinePlace,
     ) -> Option<Arc<dyn LineTimer>> {
         let runtime = Handle::try_current().ok()?;
         let (state, rearmed) = Default::default();
-        let memory = Arc::downgrade(memory);
-        Some(Arc::new(Self { memory, place, runtime, state, rearmed }))
+        let store = Arc::downgrade(store);
+        Some(Arc::new(Self { store, place, runtime, state, rearmed }))
     }
 }
 
@@ -122,9 +122,11 @@ async fn drive(mut guard: DriverGuard) {
         let until = driver.state.lock().take(due);
         // The handle lives for this call only, so that a task which waits for hours keeps no store
         // alive. Without a store, `due` stays empty and the next round ends the task.
-        if let (Some(until), Some(memory)) = (until, driver.memory.upgrade()) {
+        if let (Some(until), Some(store)) = (until, driver.store.upgrade())
+            && let Some(lines) = store.lines()
+        {
             // The store arms the driver again if the line still has a head.
-            memory.grant_until(&driver.place, until);
+            lines.grant_until(&driver.place, until);
         }
     }
 }
@@ -140,9 +142,10 @@ struct DriverGuard {
 impl Drop for DriverGuard {
     fn drop(&mut self) {
         if !self.has_ended
-            && let Some(memory) = self.driver.memory.upgrade()
+            && let Some(store) = self.driver.store.upgrade()
+            && let Some(lines) = store.lines()
         {
-            memory.detach(&self.driver.place);
+            lines.detach(&self.driver.place);
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::LineDriver;
 use crate::algebra::{State, Units};
-use crate::backend::{Adjustment, LineTicket, Memory, ResetMark, WaiterStatus};
+use crate::backend::{Adjustment, Backend, LineTicket, ResetMark, WaiterStatus};
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 use crate::limiter::queue::{Drained, QueueBucket};
@@ -20,7 +20,8 @@ use crate::limiter::queue::{Drained, QueueBucket};
 /// forward, and tokens that some buckets have granted already go back.
 #[derive(Debug)]
 pub(crate) struct LineSlot {
-    memory: Arc<Memory>,
+    /// The store of the limiter, which has the lines.
+    store: Arc<dyn Backend>,
     ticket: LineTicket,
     parts: Box<[LinePart]>,
     /// The instant that the caller was told; once it is granted, that of the grant.
@@ -43,7 +44,7 @@ struct LinePart {
 impl LineSlot {
     /// The place of these grants. Their work may run `wait` after `now`.
     pub(crate) fn new<'g>(
-        memory: &Arc<Memory>,
+        store: Arc<dyn Backend>,
         ticket: LineTicket,
         grants: impl Iterator<Item = &'g Grant>,
         now: Timestamp,
@@ -59,8 +60,8 @@ impl LineSlot {
         let start = Instant::now();
         // `Instant` may overflow beyond that.
         let turn = start.checked_add(wait.min(FAR_FUTURE)).unwrap_or(start);
-        let (memory, parts, at) = (Arc::clone(memory), parts.collect(), now + wait);
-        Self { memory, ticket, parts, at, turn, is_held: true }
+        let (parts, at) = (parts.collect(), now + wait);
+        Self { store, ticket, parts, at, turn, is_held: true }
     }
 
     /// The instant that the caller was told; once it is granted, that of the grant.
@@ -82,8 +83,8 @@ impl LineSlot {
     /// Keeps the place without waiting: the work will run at the instant that the caller was told.
     pub(crate) fn keep<'g>(mut self, grants: impl Iterator<Item = &'g mut Grant>) {
         self.is_held = false;
-        for place in &self.ticket.places {
-            self.memory.keep(place);
+        if let Some(lines) = self.store.lines() {
+            self.ticket.places.iter().for_each(|place| lines.keep(place));
         }
         // After `keep`: the store does not track resets for a place without a waiter, so the marks
         // are final.
@@ -94,7 +95,7 @@ impl LineSlot {
     /// taken after the reset.
     pub(crate) fn outlive_resets<'g>(&self, grants: impl Iterator<Item = &'g mut Grant>) {
         for grant in grants {
-            grant.outlive_resets(|id| self.memory.mark_of(&self.ticket, id));
+            grant.outlive_resets(|id| self.store.lines()?.mark_of(&self.ticket, id));
         }
     }
 
@@ -110,8 +111,10 @@ impl LineSlot {
         if status == WaiterStatus::Waiting {
             // The store grants all due waiters when a timer is attached, so this one may have its
             // turn now.
-            for place in &self.ticket.places {
-                self.memory.attach(place, || LineDriver::try_current(&self.memory, *place));
+            if let Some(lines) = self.store.lines() {
+                for place in &self.ticket.places {
+                    lines.attach(place, || LineDriver::try_current(&self.store, *place));
+                }
             }
             status = self.ticket.waiter.poll(waker);
         }
@@ -128,8 +131,8 @@ impl LineSlot {
     /// Grants the waiter, since the instant that the caller was told has come.
     pub(crate) fn grant(&self) {
         // In every line, as the request runs only when all of them have granted.
-        for place in &self.ticket.places {
-            self.memory.grant_through(place, self.at);
+        if let Some(lines) = self.store.lines() {
+            self.ticket.places.iter().for_each(|place| lines.grant_through(place, self.at));
         }
     }
 
@@ -147,7 +150,9 @@ impl LineSlot {
 
 impl Drop for LineSlot {
     fn drop(&mut self) {
-        if self.is_held {
+        if self.is_held
+            && let Some(lines) = self.store.lines()
+        {
             // For all buckets. Which of them have granted, only the store can tell under its locks:
             // it refunds those, and the others lose the place in line. A check here could be
             // outdated at once, and a grant after it would be lost.
@@ -156,7 +161,7 @@ impl Drop for LineSlot {
                 let refund = Adjustment::refund(bucket.id(), bucket.bucket(), *units);
                 refunds.push(refund.with_mark(*mark));
             }
-            self.memory.leave(&self.ticket, &refunds);
+            lines.leave(&self.ticket, &refunds);
         }
     }
 }

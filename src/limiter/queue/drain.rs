@@ -39,7 +39,7 @@ impl RateLimiter {
         let end = now.checked_add(within.min(FAR_FUTURE)).unwrap_or(now);
         let (end, waiting) = queues.drain(end);
         #[cfg(feature = "memory")]
-        if let (Some(memory), Some(id)) = (self.memory(), queues.id()) {
+        if let (Some(memory), Some(id)) = (self.lines(), queues.id()) {
             // The deadline is set already. So no request is missed while the shards are visited one
             // by one: one that enters its line behind the visit reads the deadline at its first
             // poll.

@@ -9,6 +9,7 @@ use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BucketId, Charge, CircuitBreaker, DebtorQuery,
     DebtorReport, DenyCache, Fallback, Memory, OwnedAdjustment, OwnedBucketId, OwnedCharge,
 };
+use tollgate_conformance::Check;
 
 /// What the cache refuses has to be what the store would refuse, to the bit.
 mod that_a_service_has_on_a_clock_that_is_set {
@@ -76,6 +77,36 @@ impl Backend for ByTurns {
         let query = query.clone();
         self.answer(move |inner| inner.debtors(&query))
     }
+}
+
+/// Gives each bucket a shard that the other store does not see, and hands on its lines all the same.
+#[derive(Debug)]
+struct Renaming(Memory);
+
+impl Backend for Renaming {
+    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+        let renamed = charges.iter().map(|charge| charge.with_id(charge.id().shard(7)));
+        self.0.apply(&renamed.collect::<Vec<_>>())
+    }
+
+    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+        self.0.adjust(adjustments)
+    }
+
+    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        self.0.reset(&ids.iter().map(|id| id.shard(7)).collect::<Vec<_>>())
+    }
+
+    fn lines(&self) -> Option<&Memory> {
+        Some(&self.0)
+    }
+}
+
+#[test]
+#[should_panic = "leave `lines` out of a wrapper that renames buckets"]
+fn a_wrapper_that_hands_on_the_lines_of_other_buckets_fails() {
+    let check = Check::all().find(|one| one.name() == "a_charge_takes_its_units_or_nothing");
+    check.unwrap().run_with_clock(|clock| Renaming(Memory::new().clock(clock)));
 }
 
 mod that_answer_at_once_and_later {
