@@ -26,9 +26,8 @@ pin_project! {
     #[derive(Clone, Debug)]
     #[project = BodyKindProjection]
     enum BodyKind<B> {
-        Inner { #[pin] body: B },
-        // The body of a request in flight, until it has ended.
-        InFlight { #[pin] body: B, end: Option<Arc<ResponseEnd>> },
+        // `end`: of a request that is in flight until the body has ended.
+        Inner { #[pin] body: B, end: Option<Arc<ResponseEnd>> },
         Refusal { text: RefusalText },
     }
 }
@@ -72,13 +71,10 @@ impl RefusalText {
 }
 
 impl<B> ResponseBody<B> {
-    pub(super) const fn inner(body: B) -> Self {
-        Self { kind: BodyKind::Inner { body } }
-    }
-
-    /// The body of a request that is in flight until the body has ended, or is dropped.
-    pub(super) const fn in_flight(body: B, end: Arc<ResponseEnd>) -> Self {
-        Self { kind: BodyKind::InFlight { body, end: Some(end) } }
+    /// The body of the inner service; with an `end`, of a request that is in flight until the body has
+    /// ended, or is dropped.
+    pub(super) const fn inner(body: B, end: Option<Arc<ResponseEnd>>) -> Self {
+        Self { kind: BodyKind::Inner { body, end } }
     }
 
     pub(super) const fn refusal(text: RefusalText) -> Self {
@@ -92,7 +88,7 @@ impl<B> ResponseBody<B> {
     #[must_use]
     pub fn into_inner(self) -> Option<B> {
         match self.kind {
-            BodyKind::Inner { body } | BodyKind::InFlight { body, .. } => Some(body),
+            BodyKind::Inner { body, .. } => Some(body),
             BodyKind::Refusal { .. } => None,
         }
     }
@@ -112,10 +108,9 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().kind.project() {
-            BodyKindProjection::Inner { body } => body.poll_frame(cx),
-            BodyKindProjection::InFlight { body, end } => {
+            BodyKindProjection::Inner { body, end } => {
                 let polled = body.poll_frame(cx);
-                if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+                if end.is_some() && matches!(polled, Poll::Ready(None | Some(Err(_)))) {
                     *end = None;
                 }
                 polled
@@ -128,14 +123,14 @@ where
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            BodyKind::Inner { body } | BodyKind::InFlight { body, .. } => body.is_end_stream(),
+            BodyKind::Inner { body, .. } => body.is_end_stream(),
             BodyKind::Refusal { text } => matches!(text, RefusalText::None),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            BodyKind::Inner { body } | BodyKind::InFlight { body, .. } => body.size_hint(),
+            BodyKind::Inner { body, .. } => body.size_hint(),
             BodyKind::Refusal { text } => {
                 SizeHint::with_exact(u64::try_from(text.len()).unwrap_or(u64::MAX))
             }

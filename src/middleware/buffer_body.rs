@@ -207,7 +207,7 @@ where
             }
             poll_fn(|cx| inner.poll_ready(cx)).await?;
             let response = inner.call(Request::from_parts(parts, body)).await?;
-            Ok(response.map(ResponseBody::inner))
+            Ok(response.map(|body| ResponseBody::inner(body, None)))
         }))
     }
 }

@@ -12,7 +12,6 @@ use tower_service::Service;
 
 use super::action::{Action, PendingAction, QueuedSlot};
 use super::body::{RefusalText, ResponseBody};
-use super::ledger::ResponseEnd;
 use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::queued_call::{QueueExit, QueuedCall};
@@ -116,10 +115,10 @@ where
                 // Only a panic of `poll` gets past this line, and runs the destructor.
                 mem::forget(panics);
                 return Poll::Ready(match ready!(polled) {
-                    Ok(mut response) => Ok(match on_response.finish(&mut response) {
-                        None => response.map(ResponseBody::inner),
-                        Some(end) => keep_in_flight(response, end),
-                    }),
+                    Ok(mut response) => {
+                        let end = on_response.finish(&mut response);
+                        Ok(response.map(|body| ResponseBody::inner(body, end)))
+                    }
                     Err(error) => {
                         on_response.fail();
                         Err(error)
@@ -216,9 +215,4 @@ where
             ResponseState::Running { .. } => "ResponseFuture(running)",
         })
     }
-}
-
-#[cold]
-fn keep_in_flight<B>(response: Response<B>, end: Arc<ResponseEnd>) -> Response<ResponseBody<B>> {
-    response.map(|body| ResponseBody::in_flight(body, end))
 }
