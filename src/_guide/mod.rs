@@ -32,14 +32,18 @@ pages! {
     headers: "headers.md",
     predicting: "predicting.md",
     restarts: "restarts.md",
-    #[cfg(feature = "memory")]
+    // Pages that need other crates in some examples are tested with those, in `crates/stores`.
+    #[cfg(all(feature = "memory", not(doctest)))]
     when_the_store_fails: "when-the-store-fails.md",
+    #[cfg(not(doctest))]
     shards: "shards.md",
-    #[cfg(feature = "tracing")]
+    #[cfg(all(feature = "tracing", not(doctest)))]
     observing: "observing.md",
     performance: "performance.md",
     security: "security.md",
+    #[cfg(not(doctest))]
     testing: "testing.md",
+    #[cfg(not(doctest))]
     write_your_own_backend: "write-your-own-backend.md",
     #[cfg(any(not(doctest), feature = "credentials"))]
     recipes: "recipes.md",

@@ -258,15 +258,14 @@
 //!
 //! # On the client side
 //!
-//! The same layer around an HTTP client keeps a process within the quota of a server. `RetryLayer` of
-//! the crate `tollgate-client` also obeys the server's `Retry-After`:
+//! The same layer around an HTTP client keeps a process within the quota of a server. To obey the
+//! server's `Retry-After` as well, put the `RetryLayer` of `tollgate-client` around it:
 //!
 //! ```
 //! use std::convert::Infallible;
 //! use std::time::Duration;
 //!
 //! use http::{Request, Response};
-//! use tollgate_client::retry::RetryLayer;
 //! use tollgate::{Limit, Quota, RateLimiter, SECOND};
 //! use tower::{Layer, service_fn};
 //!
@@ -274,7 +273,7 @@
 //!
 //! let client = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello")));
 //! let limited = RateLimiter::in_memory().layer(&UPSTREAM).queue(Duration::from_secs(30));
-//! let client = RetryLayer::new().layer(limited.layer(client));
+//! let client = limited.layer(client);
 //! # drop(client);
 //! ```
 //!

@@ -26,5 +26,3 @@ mod keys;
 mod networks;
 mod quota_text;
 mod records;
-mod responses;
-mod retry_after;

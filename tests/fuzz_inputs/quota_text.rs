@@ -11,6 +11,7 @@ use tollgate::{Limit, Quota, RateLimiter, Timestamp};
 use tollgate_testing::{START, at_once, limiter};
 
 use tollgate_testing::fuzz::bytes::{draws_each, texts};
+use tollgate_testing::fuzz::days_of;
 use tollgate_testing::fuzz::seeds::{Seed, seeds};
 
 const WORDS: [&str; 60] = [
@@ -259,16 +260,6 @@ fn instant(text: &str) -> Option<i64> {
         _ => return None,
     };
     Some((((years + day - 1) * 24 + hour) * 3_600 + minute * 60 + second) * 1_000_000 + micros)
-}
-
-pub(crate) fn days_of(year: i64, month: i64) -> i64 {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        2 if is_leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
 }
 
 /// Texts with every part in its place, of which any may be wrong.

@@ -4,14 +4,6 @@
 
 #![allow(dead_code, reason = "a block of a guide has more than its tests use")]
 
-mod clients {
-    mod hyper;
-    mod reqwest;
-    mod reqwest_middleware;
-}
-mod configuration {
-    mod app;
-}
 mod headers {
     mod export;
 }

@@ -90,7 +90,7 @@ fn a_log_that_reads_no_sources_has_the_cause() {
     let subscriber =
         tracing_subscriber::fmt().with_ansi(false).fmt_fields(fields).with_writer(|| Log).finish();
     // With one for all threads beside it, no thread without a subscriber switches an event off.
-    super::lines::log_of(|| ());
+    tollgate_testing::log::log_of(|| ());
     let error = tracing::subscriber::with_default(subscriber, || {
         at_once(limiter.limit(&LOGIN)).unwrap_err()
     });

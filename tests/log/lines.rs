@@ -1,11 +1,9 @@
 //! The lines of the log: which are written, how often, and what they say.
 
-use std::cell::RefCell;
 use std::convert::Infallible;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use axum::response::IntoResponse;
@@ -19,6 +17,7 @@ use tollgate::key::{
 };
 use tollgate::middleware::MissingKey;
 use tollgate::{Limit, MINUTE, OnFailure, Quota, RateLimitLayer, RateLimiter, Rule};
+use tollgate_testing::log::logged;
 use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, ServiceExt};
 
@@ -231,60 +230,6 @@ fn a_store_that_refuses_and_fails_by_turns_has_not_recovered() {
         assert!(lines[line].contains(text), "{lines:#?}");
     }
     assert!(lines[0].contains("no room"), "{lines:#?}");
-}
-
-/// The same with a real server: of 400 requests, 399 were logged.
-#[test]
-fn a_redis_server_that_is_full_is_logged_once() {
-    use tollgate_redis::Redis;
-    use tollgate_testing::redis::Server;
-
-    let server = Server::start();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let lines = logged(tracing::Level::INFO, || {
-        runtime.block_on(async {
-            let redis = Redis::at(server.url()).deadline(MINUTE).connect().await.unwrap();
-            let layer = RateLimiter::new(redis).layer(&TWO).key(header("x-user"));
-            let service = layer.layer(inner());
-            let ask = async |user: String| {
-                let request = Request::builder().header("x-user", user).body(()).unwrap();
-                service.clone().oneshot(request).await.unwrap().status().as_u16()
-            };
-            for status in [200, 200, 429] {
-                assert_eq!(ask("empty".to_owned()).await, status);
-            }
-            server.command(&["CONFIG", "SET", "maxmemory", "1"]).ok();
-            for nth in 0..200 {
-                assert_eq!(ask("empty".to_owned()).await, 429);
-                assert_eq!(ask(format!("new-{nth}")).await, 503);
-            }
-        });
-    });
-    assert_eq!(lines.len(), 1, "{lines:#?}");
-    assert!(lines[0].contains("the backend is full") && lines[0].contains("OOM"), "{lines:#?}");
-}
-
-/// The log contained the key of a client, but keys must not be logged.
-#[test]
-fn a_value_in_redis_that_is_no_bucket_is_logged_without_its_key() {
-    use tollgate_redis::Redis;
-    use tollgate_testing::redis::Server;
-
-    let server = Server::start();
-    server.command(&["SET", "tollgate:two:alice@example.com", "no bucket"]).ok();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let lines = logged(tracing::Level::DEBUG, || {
-        runtime.block_on(async {
-            let redis = Redis::at(server.url()).deadline(MINUTE).connect().await.unwrap();
-            let service = RateLimiter::new(redis).layer(&TWO).key(header("x-user")).layer(inner());
-            let alice = Request::builder().header("x-user", "alice@example.com").body(()).unwrap();
-            assert_eq!(service.oneshot(alice).await.unwrap().status(), 503);
-        });
-    });
-    let told = "a key of limit `two` holds a value that is not a bucket (find it by the length of its \
-                value, which is not 48 bytes, and reset it; or use another prefix)";
-    assert!(lines.len() == 1 && lines[0].contains(told), "{lines:#?}");
-    assert!(!lines[0].contains("alice"), "{lines:#?}");
 }
 
 /// A client can repeat a call that the store can never decide. A line for each, and another for
@@ -736,49 +681,6 @@ fn layers_made_from_one_log_their_own_misconfigurations() {
         at_once(b.oneshot(Request::new(()))).unwrap();
     });
     assert_eq!(lines.len(), 2, "{lines:#?}");
-}
-
-thread_local! {
-    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The lines that this thread logs. One subscriber serves all threads: with scoped subscribers, an
-/// event that a thread without one meets first is switched off for all threads.
-struct Log;
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        LOG.with_borrow_mut(|log| log.write(bytes))
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// All that this thread logs meanwhile.
-pub(crate) fn log_of(work: impl FnOnce()) -> String {
-    static SUBSCRIBED: Once = Once::new();
-    SUBSCRIBED.call_once(|| {
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
-            .with_ansi(false)
-            .with_writer(|| Log)
-            .finish();
-        tracing::subscriber::set_global_default(subscriber).unwrap();
-    });
-    LOG.take();
-    work();
-    String::from_utf8(LOG.take()).unwrap()
-}
-
-/// The lines that this thread logs meanwhile, from this level on.
-pub(crate) fn logged(level: tracing::Level, work: impl FnOnce()) -> Vec<String> {
-    let log = log_of(work);
-    let level_of = |line: &str| line.split_whitespace().nth(1)?.parse().ok();
-    log.lines()
-        .filter(|line| level_of(line).is_some_and(|of: tracing::Level| of <= level))
-        .map(str::to_owned)
-        .collect()
 }
 
 /// As [`logged`] from `INFO` on, where time passes only as the test says.

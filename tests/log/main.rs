@@ -7,7 +7,6 @@
 #![cfg(all(feature = "memory", feature = "axum", feature = "tracing"))]
 
 mod causes;
-mod clients;
 mod lines;
 mod mistakes;
 mod observers;

@@ -16,7 +16,7 @@ use tollgate::{
 use tollgate_testing::web::{self, Reply, serve};
 use tollgate_testing::{START, at_once, limiter};
 
-use super::lines::logged;
+use tollgate_testing::log::logged;
 
 pub(crate) static API: Limit = Limit::new("api", Quota::token_bucket(1_000_000, MINUTE));
 static SMALL_API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));

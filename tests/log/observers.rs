@@ -1,6 +1,6 @@
 //! The observer that speaks to `tracing`: the fields of a span, and lines that nothing else writes.
 
-use crate::lines::logged;
+use tollgate_testing::log::logged;
 
 use std::convert::Infallible;
 use std::future::ready;

@@ -8,7 +8,8 @@ use tollgate::{Limit, MINUTE, Quota, RateLimiter, Rule, SECOND};
 use tower::{Layer, Service, ServiceExt};
 use tracing::Level;
 
-use crate::lines::{inner, logged};
+use crate::lines::inner;
+use tollgate_testing::log::logged;
 use tollgate_testing::{START, at_once, limiter};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));

@@ -12,7 +12,7 @@ use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 use tollgate_testing::at_once;
 use tower::{Layer, ServiceExt};
 
-use crate::lines::log_of;
+use tollgate_testing::log::log_of;
 
 /// A store that records the keys that it is charged for or told to reset.
 #[derive(Clone, Debug, Default)]

@@ -29,7 +29,6 @@ mod layer;
 #[cfg(feature = "axum")]
 mod nothing;
 #[cfg(feature = "axum")]
-mod one_at_a_time;
 #[cfg(feature = "axum")]
 mod read_on;
 #[cfg(feature = "axum")]

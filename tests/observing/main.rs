@@ -6,6 +6,4 @@ mod calls;
 mod failures;
 mod layers;
 mod queues;
-#[cfg(feature = "tracing")]
-mod reentrant;
 mod threads;

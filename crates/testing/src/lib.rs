@@ -30,6 +30,7 @@ pub mod draw;
 pub mod fuzz;
 pub mod in_flight;
 pub mod journal;
+pub mod log;
 pub mod nodes;
 #[cfg(unix)]
 pub mod postgres;

@@ -9,4 +9,6 @@ mod layers;
 mod lookups;
 mod mistakes;
 mod reloads;
+#[cfg(feature = "credentials")]
+mod service;
 mod text;

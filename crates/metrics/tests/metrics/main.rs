@@ -4,5 +4,6 @@
 
 mod counts;
 mod dashboard;
+mod reentrant;
 mod scrape;
 mod table;

@@ -1,13 +1,12 @@
 //! What a client cannot read is a line in the log: one for each host and field, of all layers.
 
-use crate::lines::logged;
-
 use std::convert::Infallible;
 
 use http::{Request, Response};
 use tokio::runtime::Builder;
 use tollgate_client::pacing::PacingLayer;
 use tollgate_client::retry::RetryLayer;
+use tollgate_testing::log::logged;
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 

@@ -13,11 +13,10 @@ use tokio::time::Instant;
 use tollgate_client::ASSUMED_WAIT;
 use tollgate_client::retry::RetryLayer;
 use tollgate_testing::fuzz::bytes::{blanks, draws_each, fields};
+use tollgate_testing::fuzz::days_of;
 use tollgate_testing::fuzz::field::Field;
 use tollgate_testing::fuzz::seeds::{Seed, seeds};
 use tower::{Layer, ServiceExt, service_fn};
-
-use super::quota_text::days_of;
 
 const WORDS: [&str; 34] = [
     "Sun, ",

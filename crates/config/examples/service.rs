@@ -2,14 +2,14 @@
 //! metrics, and routes for operators.
 //!
 //! ```sh
-//! OPERATOR_TOKEN=secret cargo run --features credentials,redis --example service
+//! OPERATOR_TOKEN=secret cargo run -p tollgate-config --features credentials --example service
 //! curl -i -H 'x-tenant: Acme' 127.0.0.1:3000/
 //! curl 127.0.0.1:3000/metrics
 //! curl -H 'authorization: Bearer secret' 127.0.0.1:3000/admin/limits/per-tenant/acme
 //! ```
 //!
 //! Without a Redis on port 6379, the fallback decides in memory. After a change of
-//! `examples/service.toml`, send `kill -HUP` with the id that it prints.
+//! `crates/config/examples/service.toml`, send `kill -HUP` with the id that it prints.
 
 use std::error::Error;
 use std::net::SocketAddr;

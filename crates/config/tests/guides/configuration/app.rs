@@ -31,7 +31,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_program_takes_the_file_of_the_guide() {
-        let guide = include_str!("../../../crates/config/docs/configuration.md");
+        let guide = include_str!("../../../docs/configuration.md");
         let (_, toml) = guide.split_once("```toml\n").unwrap();
         let (toml, _) = toml.split_once("```").unwrap();
         let config = Config::from_text("limits.toml", toml).unwrap();

@@ -1,0 +1,9 @@
+//! What the guide says of its code, tried: see `tests/guides` of the root.
+
+#![allow(dead_code, reason = "a block of a guide has more than its tests use")]
+
+mod clients {
+    mod hyper;
+    mod reqwest;
+    mod reqwest_middleware;
+}
