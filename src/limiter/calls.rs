@@ -64,21 +64,9 @@ impl RateLimiter {
     /// assert_eq!(send(&RateLimiter::in_memory(), "alice").await.unwrap(), 8);
     /// # }
     /// ```
-    #[doc(alias = "acquire")]
-    #[doc(alias = "try_acquire")]
-    #[doc(alias = "consume")]
-    #[doc(alias = "try_consume")]
-    #[doc(alias = "tryConsume")]
-    #[doc(alias = "check_key")]
-    #[doc(alias = "throttle")]
-    #[doc(alias = "check")]
-    #[doc(alias = "try_wait")]
-    #[doc(alias = "take")]
-    #[doc(alias = "check_n")]
-    #[doc(alias = "check_key_n")]
-    #[doc(alias = "allow")]
-    #[doc(alias = "allow_n")]
-    #[doc(alias = "hit")]
+    #[doc(alias("acquire", "try_acquire", "consume", "try_consume", "tryConsume", "check_key"))]
+    #[doc(alias("throttle", "check", "try_wait", "take", "check_n", "check_key_n", "allow"))]
+    #[doc(alias("allow_n", "hit"))]
     #[inline(always)]
     pub fn limit<'l>(&'l self, limit: &'l Limit) -> LimitCall<'l> {
         LimitCall {
@@ -145,8 +133,7 @@ impl<'l> LimitCall<'l> {
     /// # Ok(())
     /// # }
     /// ```
-    #[doc(alias = "tokens")]
-    #[doc(alias = "weight")]
+    #[doc(alias("tokens", "weight"))]
     #[inline]
     pub fn cost(mut self, tokens: impl TryInto<u64>) -> Self {
         self.progress.restart();
@@ -202,11 +189,7 @@ impl<'l> LimitCall<'l> {
     /// With several limits, the work may run when the last of them has its tokens. Until then, the
     /// tokens of the others are held, and these limits gain more meanwhile. So the bound of each
     /// limit counts the work at the instant when *that* limit had its tokens, not when it runs.
-    #[doc(alias = "acquire_one")]
-    #[doc(alias = "until_ready")]
-    #[doc(alias = "until_key_ready")]
-    #[doc(alias = "delay")]
-    #[doc(alias = "wait")]
+    #[doc(alias("acquire_one", "until_ready", "until_key_ready", "delay", "wait"))]
     #[inline]
     pub fn reserve(self) -> ReserveCall<'l> {
         self.reserve_within(Duration::MAX)
@@ -214,9 +197,7 @@ impl<'l> LimitCall<'l> {
 
     /// [Reserves](Self::reserve) the tokens if the wait is at most `max_wait`, and is refused at
     /// once otherwise.
-    #[doc(alias = "acquire_with_timeout")]
-    #[doc(alias = "max_wait")]
-    #[doc(alias = "timeout")]
+    #[doc(alias("acquire_with_timeout", "max_wait", "timeout"))]
     #[inline]
     pub fn reserve_within(self, max_wait: Duration) -> ReserveCall<'l> {
         let Self { limiter, demands, jitter, progress } = self;

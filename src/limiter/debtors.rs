@@ -80,9 +80,7 @@ impl RateLimiter {
     /// # Ok(())
     /// # }
     /// ```
-    #[doc(alias = "blocked")]
-    #[doc(alias = "list_keys")]
-    #[doc(alias = "blocklist")]
+    #[doc(alias("blocked", "list_keys", "blocklist"))]
     pub fn debtors<'l>(&'l self, limit: &'l Limit) -> DebtorsCall<'l> {
         let query = DebtorQuery::new(limit.name(), limit.bucket());
         DebtorsCall { limiter: self, limit, query, progress: Progress::New }

@@ -216,8 +216,7 @@ impl RateLimiter {
     /// It keeps at most [`Memory::MAX_KEYS`](crate::backend::Memory::MAX_KEYS) of them. Two such
     /// limiters share nothing, so one that is made for each request limits nothing. Make one when
     /// the program starts, and clone it.
-    #[doc(alias = "direct")]
-    #[doc(alias = "keyed")]
+    #[doc(alias("direct", "keyed"))]
     #[cfg(feature = "memory")]
     #[must_use]
     pub fn in_memory() -> Self {

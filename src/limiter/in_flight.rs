@@ -63,8 +63,7 @@ impl<'l> Permit<'l> {
     /// # Ok(())
     /// # }
     /// ```
-    #[doc(alias = "guard")]
-    #[doc(alias = "release_on_drop")]
+    #[doc(alias("guard", "release_on_drop"))]
     pub fn in_flight(self) -> InFlight<'l> {
         InFlight(self)
     }

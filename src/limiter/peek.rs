@@ -50,14 +50,8 @@ impl RateLimiter {
     /// # Ok(())
     /// # }
     /// ```
-    #[doc(alias = "value")]
-    #[doc(alias = "status")]
-    #[doc(alias = "get_state")]
-    #[doc(alias = "estimate")]
-    #[doc(alias = "test")]
-    #[doc(alias = "remaining")]
-    #[doc(alias = "available_tokens")]
-    #[doc(alias = "get_tokens")]
+    #[doc(alias("value", "status", "get_state", "estimate", "test", "remaining"))]
+    #[doc(alias("available_tokens", "get_tokens"))]
     #[inline]
     pub fn peek<'l>(&'l self, limit: &'l Limit) -> PeekCall<'l> {
         PeekCall { limiter: self, limit, key: Key::GLOBAL, cost: 1, progress: Progress::New }
@@ -106,11 +100,7 @@ impl RateLimiter {
     /// # Ok(())
     /// # }
     /// ```
-    #[doc(alias = "clear")]
-    #[doc(alias = "delete")]
-    #[doc(alias = "unban")]
-    #[doc(alias = "unblock")]
-    #[doc(alias = "resetKey")]
+    #[doc(alias("clear", "delete", "unban", "unblock", "resetKey"))]
     #[inline]
     pub fn reset<'l>(&'l self, limit: &'l Limit) -> ResetCall<'l> {
         ResetCall { limiter: self, limit, key: Key::GLOBAL, progress: Progress::New }

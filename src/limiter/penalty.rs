@@ -59,8 +59,7 @@ impl RateLimiter {
     /// # Ok(())
     /// # }
     /// ```
-    #[doc(alias = "penalty")]
-    #[doc(alias = "debit")]
+    #[doc(alias("penalty", "debit"))]
     #[inline]
     pub fn penalize<'l>(&'l self, limit: &'l Limit, tokens: u64) -> PenalizeCall<'l> {
         PenalizeCall { change: BucketChange::new(self, limit), tokens }
@@ -114,10 +113,7 @@ impl RateLimiter {
     /// # Ok(())
     /// # }
     /// ```
-    #[doc(alias = "blacklist")]
-    #[doc(alias = "blocklist")]
-    #[doc(alias = "lock_out")]
-    #[doc(alias = "ban")]
+    #[doc(alias("blacklist", "blocklist", "lock_out", "ban"))]
     #[inline]
     pub fn block<'l>(&'l self, limit: &'l Limit, time: Duration) -> BlockCall<'l> {
         BlockCall { change: BucketChange::new(self, limit), time }

@@ -219,9 +219,7 @@ impl<'l> Permit<'l> {
     /// The store is asked before this returns. It completes the settlement even if the future is
     /// dropped. A store that answers later needs a tokio runtime for that: the one in which the
     /// future is dropped.
-    #[doc(alias = "actual_cost")]
-    #[doc(alias = "reconcile")]
-    #[doc(alias = "adjust")]
+    #[doc(alias("actual_cost", "reconcile", "adjust"))]
     pub fn settle(self, actual: u64) -> Settle {
         self.settle_by(Settlement::Actual(actual))
     }
@@ -238,8 +236,7 @@ impl<'l> Permit<'l> {
     /// # Cancel safety
     ///
     /// As [`settle`](Self::settle).
-    #[doc(alias = "reward")]
-    #[doc(alias = "release")]
+    #[doc(alias("reward", "release"))]
     pub fn refund(self) -> Settle {
         self.settle_by(Settlement::All(0))
     }

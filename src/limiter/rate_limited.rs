@@ -49,8 +49,7 @@ use crate::backend::{BackendError, BucketRecord};
 /// );
 /// # }
 /// ```
-#[doc(alias = "NotUntil")]
-#[doc(alias = "TooManyRequests")]
+#[doc(alias("NotUntil", "TooManyRequests"))]
 #[derive(Clone)]
 pub struct RateLimited(Box<RateLimitedInner>);
 
@@ -355,9 +354,7 @@ impl RateLimited {
     /// shards may refuse the retry, since it may draw other shards. For a request that
     /// [reserves](super::LimitCall::reserve), it is the wait until the work could run at once; a
     /// reservation may be granted earlier.
-    #[doc(alias = "earliest_possible")]
-    #[doc(alias = "msBeforeNext")]
-    #[doc(alias = "wait_time_from")]
+    #[doc(alias("earliest_possible", "msBeforeNext", "wait_time_from"))]
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.0.cause {

@@ -180,8 +180,7 @@ impl Reservation {
     /// # Cancel safety
     ///
     /// Dropping the future cancels the reservation.
-    #[doc(alias = "wait_until_ready")]
-    #[doc(alias = "until_ready")]
+    #[doc(alias("wait_until_ready", "until_ready"))]
     pub fn ready(self) -> Ready {
         let ReservationInner { grants, slot, made, jitter, stay } = *self.0;
         let slot = slot.map(|slot| (slot, jitter));

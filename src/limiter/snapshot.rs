@@ -211,8 +211,7 @@ impl Snapshot {
     /// The whole tokens that are left; zero in debt.
     ///
     /// For a limit in shards, a single request can take no more than two shards hold.
-    #[doc(alias = "remaining_burst_capacity")]
-    #[doc(alias = "available")]
+    #[doc(alias("remaining_burst_capacity", "available"))]
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.tokens().whole()
@@ -367,9 +366,7 @@ impl Snapshot {
     /// # Ok(())
     /// # }
     /// ```
-    #[doc(alias = "reset_at")]
-    #[doc(alias = "reset_time")]
-    #[doc(alias = "resetTime")]
+    #[doc(alias("reset_at", "reset_time", "resetTime"))]
     #[must_use]
     pub fn resets_at(&self) -> Option<Timestamp> {
         let quota = self.limit.quota();

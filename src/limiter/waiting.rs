@@ -34,8 +34,7 @@ impl RateLimiter {
     /// # Ok(())
     /// # }
     /// ```
-    #[doc(alias = "queue_len")]
-    #[doc(alias = "queue_length")]
+    #[doc(alias("queue_len", "queue_length"))]
     pub const fn waiting<'l>(&'l self, limit: &'l Limit) -> Waiting<'l> {
         Waiting { limiter: self, limit, key: Key::GLOBAL }
     }

@@ -31,8 +31,7 @@ impl RateLimiter {
     /// axum::serve(listener, app).with_graceful_shutdown(stopped(limiter)).await
     /// # }
     /// ```
-    #[doc(alias = "shutdown")]
-    #[doc(alias = "close")]
+    #[doc(alias("shutdown", "close"))]
     pub fn drain(&self, within: Duration) {
         let (queues, now) = (self.queues(), Instant::now());
         // `Instant` may overflow beyond that.
