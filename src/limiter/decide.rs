@@ -287,7 +287,7 @@ impl RateLimiter {
         }
         if let Some(observers) = self.observers() {
             let outcome = if passes { Outcome::Uncounted } else { Outcome::Unavailable };
-            Report::alike(asking.source, limits(demands), outcome).tell(observers);
+            Report::undecided(asking.source, demands, outcome).tell(observers);
         }
         if passes { Decided::Uncounted } else { Decided::Failed(error) }
     }
@@ -323,10 +323,6 @@ impl RateLimiter {
         stay.join();
         Some(stay)
     }
-}
-
-fn limits<L: Borrow<Limit>>(demands: &[Demand<L>]) -> impl Iterator<Item = (&Limit, u64)> {
-    demands.iter().map(|demand| (demand.limit(), demand.cost))
 }
 
 /// A request that a store has not answered yet.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Limit;
 use super::detached::BoxedAnswer;
 use super::engine::RateLimiter;
-use super::events::{Observer, Observers, tell_answer, tell_failure, tell_recovery};
+use super::events::{Observer, Observers, StoreAnswer, StoreFailure, StoreRecovery};
 use super::failure_log::Undecided;
 use crate::algebra::Verdict;
 use crate::backend::{Applied, BackendError};
@@ -78,7 +78,8 @@ impl RateLimiter {
         let asked = Instant::now();
         Box::pin(async move {
             let answer = answer.await;
-            tell_answer(&observers, asked.elapsed(), answer.as_ref().err());
+            let (took, error) = (asked.elapsed(), answer.as_ref().err());
+            observers.tell(|one| one.on_store_answer(&StoreAnswer { took, error }));
             answer
         })
     }
@@ -88,7 +89,8 @@ impl RateLimiter {
     pub(super) fn store_failed(&self, limit: &Limit, error: &BackendError, call: Undecided) {
         let standing = self.failures().record(limit, error, call);
         if let Some(observers) = self.observers() {
-            tell_failure(observers, limit, error, call.on_failure(), standing);
+            let failure = StoreFailure { limit, error, on_failure: call.on_failure(), standing };
+            observers.tell(|one| one.on_store_failure(&failure));
         }
     }
 
@@ -122,7 +124,7 @@ impl RateLimiter {
         if let Some(meanwhile) = self.failures().record_charge(limit)
             && let Some(observers) = self.observers()
         {
-            tell_recovery(observers, limit, meanwhile);
+            observers.tell(|one| one.on_store_recovery(&StoreRecovery { limit, meanwhile }));
         }
     }
 }

@@ -14,7 +14,7 @@ use super::decide::{Asking, Decided};
 use super::demand::Demand;
 use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
-use super::events::QueueStay;
+use super::events::{QueueStay, QueueStep};
 use super::grant::Grant;
 use super::permit::Permit;
 use super::queue::StoreEvent;
@@ -201,7 +201,7 @@ impl Reservation {
             slot.keep(grants.iter_mut());
         }
         if let Some(stay) = stay {
-            stay.keep();
+            stay.end(QueueStep::Kept);
         }
         grants.into_permit(at)
     }
@@ -313,7 +313,7 @@ impl Future for Ready {
             turn.outlive_resets(this.grants.iter_mut().flat_map(HeldGrants::iter_mut));
             *this.at = turn.use_up().at();
             if let Some(stay) = this.stay.take() {
-                stay.serve();
+                stay.end(QueueStep::Served);
             }
         }
         // A future that has completed stays pending.

@@ -23,7 +23,7 @@ use super::shadow;
 use super::waiter_counter::WaiterGuard;
 use crate::fields;
 use crate::key::Head;
-use crate::limiter::{Limit, PendingTurn, QueueStay, Unserved, UsedTurn, Wait};
+use crate::limiter::{Limit, PendingTurn, QueueStay, QueueStep, Unserved, UsedTurn, Wait};
 
 pin_project! {
     // Boxed as a whole, so that the futures of requests that do not wait stay small.
@@ -72,7 +72,7 @@ impl CalledTurn {
         let (turn, stay) = self.0.take()?;
         let used = turn.use_up();
         if let Some(stay) = stay {
-            stay.serve();
+            stay.end(QueueStep::Served);
         }
         Some(used)
     }
@@ -146,7 +146,7 @@ where
                         match (unserved, patience) {
                             (Unserved::Expired, Some(patience)) if !is_drained => {
                                 if let Some(stay) = stay {
-                                    stay.expire();
+                                    stay.end(QueueStep::Expired);
                                 }
                                 let rejection = Box::pin(reject(Arc::clone(&plan), patience));
                                 let left = Some((plan, request));
@@ -155,7 +155,7 @@ where
                             }
                             _ => {
                                 if let Some(stay) = stay {
-                                    stay.drain();
+                                    stay.end(QueueStep::Drained);
                                 }
                             }
                         }

@@ -148,19 +148,9 @@ impl Outcome {
     /// Its place in a table of all.
     #[doc(hidden)]
     #[must_use]
+    #[expect(clippy::as_conversions, reason = "the variants are numbered from 0 on")]
     pub const fn index(self) -> usize {
-        match self {
-            Self::Admitted => 0,
-            Self::Reserved => 1,
-            Self::Refused => 2,
-            Self::NotTaken => 3,
-            Self::TooLarge => 4,
-            Self::QueueFull => 5,
-            Self::Uncounted => 6,
-            Self::Unavailable => 7,
-            Self::NoKey => 8,
-            Self::Exempt => 9,
-        }
+        self as usize
     }
 
     /// The name in metrics, spans and logs, such as `"not_taken"`.
@@ -223,12 +213,9 @@ impl DecisionSource {
     /// Its place in a table of all.
     #[doc(hidden)]
     #[must_use]
+    #[expect(clippy::as_conversions, reason = "the variants are numbered from 0 on")]
     pub const fn index(self) -> usize {
-        match self {
-            Self::Handler => 0,
-            Self::Layer => 1,
-            Self::Shadow => 2,
-        }
+        self as usize
     }
 
     /// The name in metrics, spans and logs: `"handler"`, `"layer"` or `"shadow"`.

@@ -18,7 +18,6 @@ mod queue_change;
 mod queue_stay;
 mod report;
 mod store_health;
-mod store_report;
 
 pub use self::decision::{Decision, DecisionSource, Outcome};
 pub use self::observer::Observer;
@@ -28,4 +27,3 @@ pub use self::store_health::{StoreAnswer, StoreFailure, StoreRecovery};
 pub(crate) use self::observers::Observers;
 pub(crate) use self::queue_stay::QueueStay;
 pub(crate) use self::report::Report;
-pub(super) use self::store_report::{tell_answer, tell_failure, tell_recovery};

@@ -33,7 +33,7 @@ impl Observers {
     /// Tells all of them, unless one of them asks: it would be told of itself without end.
     ///
     /// Must not be called while a lock is held: an observer is code of others.
-    pub(super) fn tell(&self, event: impl Fn(&dyn Observer)) {
+    pub(in crate::limiter) fn tell(&self, event: impl Fn(&dyn Observer)) {
         let Some(_telling) = Telling::begin(self) else { return };
         for observer in &self.all {
             // Nothing of ours is borrowed mutably by the call, so nothing is left half done.

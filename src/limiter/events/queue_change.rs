@@ -112,15 +112,9 @@ impl QueueStep {
     /// Its place in a table of all.
     #[doc(hidden)]
     #[must_use]
+    #[expect(clippy::as_conversions, reason = "the variants are numbered from 0 on")]
     pub const fn index(self) -> usize {
-        match self {
-            Self::Joined => 0,
-            Self::Served => 1,
-            Self::Left => 2,
-            Self::Drained => 3,
-            Self::Kept => 4,
-            Self::Expired => 5,
-        }
+        self as usize
     }
 
     /// The name in metrics, spans and logs, such as `"served"`.

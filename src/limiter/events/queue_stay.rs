@@ -22,7 +22,8 @@ struct StayInner {
     since: Instant,
     /// The wait that the request was told.
     promised: Duration,
-    has_ended: bool,
+    /// How it ends.
+    last_step: QueueStep,
 }
 
 impl QueueStay {
@@ -34,7 +35,8 @@ impl QueueStay {
         promised: Duration,
     ) -> Self {
         let (observers, limit, since) = (Arc::clone(observers), Arc::clone(limit), Instant::now());
-        let stay = StayInner { observers, limit, source, since, promised, has_ended: false };
+        let last_step = QueueStep::Left;
+        let stay = StayInner { observers, limit, source, since, promised, last_step };
         Self(Box::new(stay))
     }
 
@@ -43,40 +45,13 @@ impl QueueStay {
         self.0.tell(QueueStep::Joined, Duration::ZERO, None);
     }
 
-    /// Its work runs.
-    pub(crate) fn serve(self) {
-        self.end(QueueStep::Served);
-    }
-
-    /// A drain has sent it away.
-    pub(crate) fn drain(self) {
-        self.end(QueueStep::Drained);
-    }
-
-    /// It has waited for as long as it may, and is refused.
-    pub(crate) fn expire(self) {
-        self.end(QueueStep::Expired);
-    }
-
-    /// Its work is planned, and does not wait here.
-    pub(crate) fn keep(self) {
-        self.end(QueueStep::Kept);
-    }
-
-    fn end(mut self, step: QueueStep) {
-        self.0.end(step);
+    /// Tells how it has ended.
+    pub(crate) fn end(mut self, step: QueueStep) {
+        self.0.last_step = step;
     }
 }
 
 impl StayInner {
-    fn end(&mut self, step: QueueStep) {
-        self.has_ended = true;
-        let waited = self.since.elapsed();
-        let is_served = step == QueueStep::Served;
-        let lateness = is_served.then(|| waited.saturating_sub(self.promised));
-        self.tell(step, waited, lateness);
-    }
-
     fn tell(&self, step: QueueStep, waited: Duration, lateness: Option<Duration>) {
         let Self { limit, source, .. } = self;
         let change = QueueChange { limit, source: *source, step, waited, lateness };
@@ -86,9 +61,10 @@ impl StayInner {
 
 impl Drop for StayInner {
     fn drop(&mut self) {
-        if !self.has_ended {
-            self.end(QueueStep::Left);
-        }
+        let waited = self.since.elapsed();
+        let is_served = self.last_step == QueueStep::Served;
+        let lateness = is_served.then(|| waited.saturating_sub(self.promised));
+        self.tell(self.last_step, waited, lateness);
     }
 }
 

@@ -34,15 +34,14 @@ impl<'a> Report<'a> {
         Self::of_one(source, limit, 0, outcome, None)
     }
 
-    /// The same outcome for all limits that were asked, each with its cost.
-    pub(crate) fn alike(
+    /// Demands that the store has not decided.
+    pub(crate) fn undecided<L: Borrow<Limit>>(
         source: DecisionSource,
-        asked: impl Iterator<Item = (&'a Limit, u64)>,
+        demands: &'a [Demand<L>],
         outcome: Outcome,
     ) -> Self {
         let mut report = Self::new(source);
-        let wait = outcome.is_taken().then_some(Duration::ZERO);
-        asked.for_each(|(limit, cost)| report.add(limit, cost, outcome, wait));
+        demands.iter().for_each(|one| report.add(one.limit(), one.cost, outcome, None));
         report
     }
 

@@ -12,8 +12,8 @@ use crate::limiter::failure_log::{Meanwhile, Standing};
 /// does, are not timed; nor are calls that are dropped before their answer.
 #[derive(Clone, Debug)]
 pub struct StoreAnswer<'a> {
-    pub(super) took: Duration,
-    pub(super) error: Option<&'a BackendError>,
+    pub(in crate::limiter) took: Duration,
+    pub(in crate::limiter) error: Option<&'a BackendError>,
 }
 
 impl<'a> StoreAnswer<'a> {
@@ -90,10 +90,10 @@ impl<'a> StoreAnswer<'a> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct StoreFailure<'a> {
-    pub(super) limit: &'a Limit,
-    pub(super) error: &'a BackendError,
-    pub(super) on_failure: Option<OnFailure>,
-    pub(super) standing: Standing,
+    pub(in crate::limiter) limit: &'a Limit,
+    pub(in crate::limiter) error: &'a BackendError,
+    pub(in crate::limiter) on_failure: Option<OnFailure>,
+    pub(in crate::limiter) standing: Standing,
 }
 
 impl<'a> StoreFailure<'a> {
@@ -186,8 +186,8 @@ impl<'a> StoreFailure<'a> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct StoreRecovery<'a> {
-    pub(super) limit: &'a Limit,
-    pub(super) meanwhile: Meanwhile,
+    pub(in crate::limiter) limit: &'a Limit,
+    pub(in crate::limiter) meanwhile: Meanwhile,
 }
 
 impl<'a> StoreRecovery<'a> {
