@@ -77,15 +77,15 @@ impl FailureLog {
     /// Records that the store did not decide.
     pub(super) fn record(&self, limit: &Limit, error: &BackendError, call: Undecided) -> Standing {
         let kind = FailureKind::of(error);
-        let lasts = kind.is_some_and(FailureKind::lasts);
-        if kind == Some(FailureKind::Outage) && call.on_failure() == Some(OnFailure::Admit) {
+        let lasts = kind.is_some_and(|kind| kind.lasts);
+        if error.is_outage() && call.on_failure() == Some(OnFailure::Admit) {
             self.uncounted.fetch_add(1, Ordering::Relaxed);
         }
         let (first, outage) = {
             let mut state = self.state();
             if lasts {
                 if !self.lasts() {
-                    state.begin();
+                    state.meanwhile.outage = state.meanwhile.outage.saturating_add(1);
                 }
                 self.last.store(self.now(), Ordering::Relaxed);
             }
@@ -99,7 +99,7 @@ impl FailureLog {
             let error: &(dyn std::error::Error + 'static) = error;
             match first {
                 Some(kind) => {
-                    tracing::error!(limit = limit.name(), outage, error, "{}", kind.line());
+                    tracing::error!(limit = limit.name(), outage, error, "{}", kind.line);
                 }
                 None => tracing::debug!(limit = limit.name(), ?call, error, "could not decide"),
             }
@@ -163,11 +163,6 @@ impl FailureLog {
 }
 
 impl FailureState {
-    /// Begins the next outage.
-    const fn begin(&mut self) {
-        self.meanwhile.outage = self.meanwhile.outage.saturating_add(1);
-    }
-
     /// Counts what became of a call, while a failure lasts.
     fn count(&mut self, call: Undecided) {
         let count = match call {
@@ -192,7 +187,7 @@ impl FailureState {
     }
 
     fn recover(&mut self) -> Meanwhile {
-        self.logged.retain(|kind| !kind.lasts());
+        self.logged.retain(|kind| !kind.lasts);
         let meanwhile = self.meanwhile;
         self.meanwhile = Meanwhile { outage: meanwhile.outage, ..Meanwhile::default() };
         meanwhile
@@ -210,76 +205,60 @@ impl Undecided {
     }
 }
 
-/// The kinds of failures that have a line each.
+/// A kind of failure, which has a line in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FailureKind {
-    Outage,
-    Full,
-    Misconfigured,
-    Overload,
-    Locked,
-    Undecidable,
+struct FailureKind {
+    /// Whether it lasts until the store has recovered.
+    ///
+    /// Clients can cause the others, and would fill the log if these were logged more than once in
+    /// the life of the limiter. They can cause a full store as well, which an operator has to know
+    /// about each time.
+    lasts: bool,
+    line: &'static str,
 }
 
 impl FailureKind {
     /// The kind of a failure. One in a transaction has none: each transaction has a limiter of its
     /// own, so each would be the first.
     const fn of(error: &BackendError) -> Option<Self> {
-        Some(if error.is_outage() {
-            Self::Outage
+        let (lasts, line) = if error.is_outage() {
+            // Some limits may pass meanwhile, others be refused, and others fall back. So the line
+            // says nothing of what becomes of requests, and the one at the end counts them.
+            (
+                true,
+                "the backend is unavailable, and a fallback or `OnFailure` decides (logged once \
+                 until the backend recovers)",
+            )
         } else if error.is_full() {
-            Self::Full
+            (
+                true,
+                "the backend is full, and requests that it has no room for are not admitted \
+                 (logged once until the backend recovers)",
+            )
         } else if error.is_misconfigured() {
-            Self::Misconfigured
+            (
+                true,
+                "the backend is misconfigured, and requests are not admitted (logged once until \
+                 the backend recovers)",
+            )
         } else if error.is_overload() {
-            Self::Overload
+            (
+                false,
+                "decisions miss their deadline before they are sent, and their requests are not \
+                 admitted (logged once)",
+            )
         } else if error.is_in_transaction() {
             return None;
         } else if error.is_timeout() {
-            Self::Locked
-        } else {
-            Self::Undecidable
-        })
-    }
-
-    /// Whether it lasts until the store has recovered.
-    ///
-    /// Clients can cause the others, and would fill the log if these were logged more than once in
-    /// the life of the limiter. They can cause a full store as well, which an operator has to know
-    /// about each time.
-    const fn lasts(self) -> bool {
-        matches!(self, Self::Outage | Self::Full | Self::Misconfigured)
-    }
-
-    #[cfg(feature = "tracing")]
-    const fn line(self) -> &'static str {
-        match self {
-            // Some limits may pass meanwhile, others be refused, and others fall back. So the line
-            // says nothing of what becomes of requests, and the one at the end counts them.
-            Self::Outage => {
-                "the backend is unavailable, and a fallback or `OnFailure` decides (logged once \
-                 until the backend recovers)"
-            }
-            Self::Full => {
-                "the backend is full, and requests that it has no room for are not admitted \
-                 (logged once until the backend recovers)"
-            }
-            Self::Misconfigured => {
-                "the backend is misconfigured, and requests are not admitted (logged once until \
-                 the backend recovers)"
-            }
-            Self::Overload => {
-                "decisions miss their deadline before they are sent, and their requests are not \
-                 admitted (logged once)"
-            }
-            Self::Locked => {
+            (
+                false,
                 "decisions wait for locks until their deadline, and their requests are not \
-                 admitted (logged once)"
-            }
-            Self::Undecidable => {
-                "the backend can never decide a request, and it is not admitted (logged once)"
-            }
-        }
+                 admitted (logged once)",
+            )
+        } else {
+            (false, "the backend can never decide a request, and it is not admitted (logged once)")
+        };
+        Some(Self { lasts, line })
     }
 }
 
