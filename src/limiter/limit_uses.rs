@@ -41,10 +41,20 @@ pub(crate) struct LimitUses {
     logged: Arc<LoggedMistakes>,
 }
 
-/// Which mistakes were logged, by the names of their limits. A flood of requests that cost too much
-/// takes no lock here.
+/// Which mistakes were logged. A flood of requests that cost too much takes no lock here.
 #[derive(Default)]
-struct LoggedMistakes([NameTable<AtomicBool>; 4]);
+struct LoggedMistakes {
+    different_numbers: LimitNames,
+    /// Each request of a layer, or even one of a single token, costs more than the limit can grant.
+    refuses_all: LimitNames,
+    /// A request does, which others may not.
+    large_cost: LimitNames,
+    debt_cut: LimitNames,
+}
+
+/// The limits with a mistake that is logged once for each.
+#[derive(Default)]
+struct LimitNames(NameTable<AtomicBool>);
 
 /// The uses of layers that still exist, by the names of their limits. Layers that use a limit alike
 /// share one, so a layer is compared with few others, however many there are.
@@ -53,17 +63,6 @@ struct UsesByName {
     uses: HashMap<Box<str>, SmallVec<[Weak<LimitUse>; 1]>>,
     /// How many names there may be before those without a layer are dropped.
     max_names: usize,
-}
-
-/// A mistake that is logged once for each limit.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LimitMistake {
-    DifferentNumbers,
-    /// Each request of a layer, or even one of a single token, costs more than the limit can grant.
-    RefusesAll,
-    /// A request has, which others may not.
-    LargeCost,
-    DebtCut,
 }
 
 /// How many mistakes of each kind are logged at most. A service that makes limits of more names fills
@@ -93,32 +92,22 @@ impl LimitUse {
     }
 }
 
-impl LoggedMistakes {
+impl LimitNames {
     /// Whether this is logged for the first time.
-    fn is_first(&self, mistake: LimitMistake, limit: &str) -> bool {
-        let logged = self.of(mistake).get_or_add(limit, MAX_LOGGED, AtomicBool::default);
+    fn is_first(&self, limit: &str) -> bool {
+        let logged = self.0.get_or_add(limit, MAX_LOGGED, AtomicBool::default);
         // Read first: most of the time, it is logged. Relaxed, as nothing else depends on it.
         let is_new = |logged: &AtomicBool| !logged.load(Ordering::Relaxed);
         logged.is_some_and(|logged| is_new(logged) && !logged.swap(true, Ordering::Relaxed))
     }
 
-    fn has(&self, mistake: LimitMistake, limit: &str) -> bool {
-        self.of(mistake).get(limit).is_some_and(|logged| logged.load(Ordering::Relaxed))
+    fn has(&self, limit: &str) -> bool {
+        self.0.get(limit).is_some_and(|logged| logged.load(Ordering::Relaxed))
     }
 
-    fn forget(&self, mistake: LimitMistake, limit: &str) {
-        if let Some(logged) = self.of(mistake).get(limit) {
+    fn forget(&self, limit: &str) {
+        if let Some(logged) = self.0.get(limit) {
             logged.store(false, Ordering::Relaxed);
-        }
-    }
-
-    const fn of(&self, mistake: LimitMistake) -> &NameTable<AtomicBool> {
-        let Self([numbers, all, large, debt]) = self;
-        match mistake {
-            LimitMistake::DifferentNumbers => numbers,
-            LimitMistake::RefusesAll => all,
-            LimitMistake::LargeCost => large,
-            LimitMistake::DebtCut => debt,
         }
     }
 }
@@ -175,7 +164,7 @@ impl LimitUses {
     /// Warns that a limit refuses each request of a layer, or of any call.
     fn log_refuses_all(&self, limit: &Limit, error: &dyn fmt::Display) {
         #[cfg(feature = "tracing")]
-        if self.logged.is_first(LimitMistake::RefusesAll, limit.name()) {
+        if self.logged.refuses_all.is_first(limit.name()) {
             tracing::warn!(limit = limit.name(), %error, "every request is refused (logged once)");
         }
     }
@@ -191,8 +180,8 @@ impl LimitUses {
         // Not beside a line about all requests: its layer has been told of.
         #[cfg(feature = "tracing")]
         if !refuses_all
-            && !self.logged.has(LimitMistake::RefusesAll, limit.name())
-            && self.logged.is_first(LimitMistake::LargeCost, limit.name())
+            && !self.logged.refuses_all.has(limit.name())
+            && self.logged.large_cost.is_first(limit.name())
         {
             let hint = "a request costs more than its limit can ever grant (logged once)";
             tracing::warn!(limit = limit.name(), %error, "{hint}");
@@ -216,7 +205,7 @@ impl LimitUses {
         match why {
             Some(why) => self.log_refuses_all(numbers, &why),
             // The next numbers that refuse all are another mistake.
-            None => self.logged.forget(LimitMistake::RefusesAll, of.name()),
+            None => self.logged.refuses_all.forget(of.name()),
         }
     }
 
@@ -237,7 +226,7 @@ impl LimitUses {
     #[cold]
     fn log_debt_cut(&self, limit: &str, left: Tokens) {
         #[cfg(feature = "tracing")]
-        if self.logged.is_first(LimitMistake::DebtCut, limit) {
+        if self.logged.debt_cut.is_first(limit) {
             let warning = "a settlement or a penalty took more than the bucket can owe, so the \
                            rest is never paid (set `max_reserved` of the quota to the deepest debt \
                            that clients should pay)";
@@ -247,7 +236,7 @@ impl LimitUses {
 
     fn log_different_numbers(&self, limit: &Limit, other: &Limit) {
         #[cfg(feature = "tracing")]
-        if self.logged.is_first(LimitMistake::DifferentNumbers, limit.name()) {
+        if self.logged.different_numbers.is_first(limit.name()) {
             let numbers = limit.quota();
             let other = other.quota();
             let warning = "this limit has other numbers in another layer, and both share its \
