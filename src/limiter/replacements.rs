@@ -51,7 +51,7 @@ pub(super) struct Replacements {
 }
 
 struct ReplacementTable {
-    chains: [OnceLock<Box<ReplacedLimit>>; CHAINS],
+    chains: [ReplacedLink; CHAINS],
     /// The versions that the table keeps. Held while an entry or a version is added, so that both are
     /// added once.
     kept: Mutex<usize>,
@@ -63,7 +63,7 @@ struct ReplacedLimit {
     /// Which version is in force, counted from one; zero is `of` itself.
     in_force: AtomicUsize,
     versions: Versions,
-    next: OnceLock<Box<ReplacedLimit>>,
+    next: ReplacedLink,
 }
 
 /// What a limit has been replaced by. Its chunks double in size, so that an index finds its place in
@@ -72,6 +72,9 @@ struct ReplacedLimit {
 struct Versions {
     chunks: [OnceLock<Box<[VersionSlot]>>; CHUNKS],
 }
+
+/// A place for an entry.
+type ReplacedLink = OnceLock<Box<ReplacedLimit>>;
 
 /// A place for a version.
 type VersionSlot = OnceLock<Arc<Limit>>;
@@ -176,14 +179,7 @@ impl ReplacementTable {
     }
 
     fn get(&self, limit: &Limit) -> Option<&Arc<Limit>> {
-        let mut link = self.chains.get(chain(limit))?;
-        loop {
-            let entry = link.get()?;
-            if entry.is_of(limit) {
-                return entry.current();
-            }
-            link = &entry.next;
-        }
+        self.existing(limit)?.current()
     }
 
     /// The entry that has this very limit among its versions.
@@ -191,34 +187,18 @@ impl ReplacementTable {
     /// Its numbers may be those of another plan, but it is not that plan. So it is found by its place,
     /// which takes a look at each version. Only calls that start again get here.
     fn replaced_by(&self, version: &Limit) -> Option<&ReplacedLimit> {
-        let mut link = self.chains.get(chain(version))?;
-        loop {
-            let entry = link.get()?;
-            if entry.all().any(|known| std::ptr::eq(known, version)) {
-                return Some(entry);
-            }
-            link = &entry.next;
-        }
+        let mut entries = entries(self.chain(version));
+        entries.find(|entry| entry.all().any(|known| std::ptr::eq(known, version)))
     }
 
     /// The entry of a limit, if there is one.
     fn existing(&self, of: &Limit) -> Option<&ReplacedLimit> {
-        let mut link = self.chains.get(chain(of))?;
-        loop {
-            let entry = link.get()?;
-            if entry.is_of(of) {
-                return Some(entry);
-            }
-            link = &entry.next;
-        }
+        entries(self.chain(of)).find(|entry| entry.is_of(of))
     }
 
     /// The entry of a limit, which is added if there is none. The caller holds the lock.
     fn entry(&self, of: &Limit) -> &ReplacedLimit {
-        let mut link = self.chains.get(chain(of)).unwrap_or_else(|| {
-            let [first, ..] = &self.chains;
-            first
-        });
+        let mut link = self.chain(of);
         loop {
             let entry = link.get_or_init(|| Box::new(ReplacedLimit::new(of)));
             if entry.is_of(of) {
@@ -228,19 +208,25 @@ impl ReplacementTable {
         }
     }
 
+    /// The chain of a limit, by its name.
+    fn chain(&self, limit: &Limit) -> &ReplacedLink {
+        let mut hasher = SipHasher13::new();
+        limit.name().hash(&mut hasher);
+        let [byte, ..] = hasher.finish().to_le_bytes();
+        let [first, ..] = &self.chains;
+        self.chains.get(usize::from(byte) % CHAINS).unwrap_or(first)
+    }
+
     fn kept(&self) -> MutexGuard<'_, usize> {
         // A poisoned lock is harmless: an entry or a version is there or is not.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The chain of a limit, by its name.
-fn chain(limit: &Limit) -> usize {
-    let mut hasher = SipHasher13::new();
-    limit.name().hash(&mut hasher);
-    let chains = u64::try_from(CHAINS).unwrap_or(1);
-    let chain = hasher.finish().checked_rem(chains).unwrap_or(0);
-    usize::try_from(chain).unwrap_or(0)
+/// The entries of a chain.
+fn entries(chain: &ReplacedLink) -> impl Iterator<Item = &ReplacedLimit> {
+    let all = std::iter::successors(chain.get(), |entry| entry.next.get());
+    all.map(|entry| &**entry)
 }
 
 impl ReplacedLimit {
@@ -316,13 +302,10 @@ fn place(index: usize) -> Option<(usize, usize)> {
 impl fmt::Debug for Replacements {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
-        for chain in self.table.get().iter().flat_map(|table| &table.chains) {
-            let mut link = chain.get();
-            while let Some(entry) = link {
-                if let Some(current) = entry.current() {
-                    map.entry(&entry.of.name(), &format_args!("{}", current.quota()));
-                }
-                link = entry.next.get();
+        let chains = self.table.get().into_iter().flat_map(|table| &table.chains);
+        for entry in chains.flat_map(entries) {
+            if let Some(current) = entry.current() {
+                map.entry(&entry.of.name(), &format_args!("{}", current.quota()));
             }
         }
         map.finish()
