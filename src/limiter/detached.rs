@@ -13,17 +13,11 @@ pub(super) type BoxedAnswer<T> = Pin<Box<dyn Future<Output = Result<T, BackendEr
 /// The task runs on the tokio runtime in which the answer is dropped. Outside of a runtime, the
 /// answer is dropped and its effect may be lost. It is for answers that must be acted on:
 /// reservations to be given up, tokens that come back.
-pub(crate) enum DetachOnDrop<T: Send + 'static> {
-    Ready(Option<Result<T, BackendError>>),
-    Pending(Option<BoxedAnswer<T>>),
-}
+pub(crate) struct DetachOnDrop<T: Send + 'static>(Option<Answer<T>>);
 
 impl<T: Send + 'static> DetachOnDrop<T> {
-    pub(crate) fn new(answer: Answer<T>) -> Self {
-        match answer {
-            Answer::Ready(answer) => Self::Ready(Some(answer)),
-            Answer::Pending(future) => Self::Pending(Some(future)),
-        }
+    pub(crate) const fn new(answer: Answer<T>) -> Self {
+        Self(Some(answer))
     }
 
     /// Calls `finish` with the answer, in a task if it has not arrived.
@@ -31,19 +25,14 @@ impl<T: Send + 'static> DetachOnDrop<T> {
         mut self,
         finish: impl FnOnce(Result<T, BackendError>) + Send + 'static,
     ) {
-        match &mut self {
-            Self::Ready(answer) => {
-                if let Some(answer) = answer.take() {
-                    finish(answer);
-                }
-            }
-            Self::Pending(future) => {
-                if let (Some(future), Ok(runtime)) =
-                    (future.take(), tokio::runtime::Handle::try_current())
-                {
+        match self.0.take() {
+            Some(Answer::Ready(answer)) => finish(answer),
+            Some(Answer::Pending(future)) => {
+                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                     runtime.spawn(async move { finish(future.await) });
                 }
             }
+            None => {}
         }
     }
 }
@@ -52,18 +41,18 @@ impl<T: Send + 'static> Future for DetachOnDrop<T> {
     type Output = Result<T, BackendError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut *self {
-            // A future that has completed stays pending.
-            Self::Ready(answer) => answer.take().map_or(Poll::Pending, Poll::Ready),
-            Self::Pending(slot) => {
-                // Taken out while it is polled: if it panics, no task polls it again on drop.
-                let Some(mut future) = slot.take() else { return Poll::Pending };
+        // Taken out while it is polled: if it panics, no task polls it again on drop.
+        match self.0.take() {
+            Some(Answer::Ready(answer)) => Poll::Ready(answer),
+            Some(Answer::Pending(mut future)) => {
                 let polled = future.as_mut().poll(cx);
                 if polled.is_pending() {
-                    *slot = Some(future);
+                    self.0 = Some(Answer::Pending(future));
                 }
                 polled
             }
+            // A future that has completed stays pending.
+            None => Poll::Pending,
         }
     }
 }
@@ -72,9 +61,8 @@ impl<T: Send + 'static> Unpin for DetachOnDrop<T> {}
 
 impl<T: Send + 'static> Drop for DetachOnDrop<T> {
     fn drop(&mut self) {
-        if let Self::Pending(future) = self
-            && let (Some(future), Ok(runtime)) =
-                (future.take(), tokio::runtime::Handle::try_current())
+        if let Some(Answer::Pending(future)) = self.0.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(future);
         }
@@ -83,9 +71,9 @@ impl<T: Send + 'static> Drop for DetachOnDrop<T> {
 
 impl<T: Send + 'static> fmt::Debug for DetachOnDrop<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ready(_) => "DetachOnDrop(ready)",
-            Self::Pending(_) => "DetachOnDrop(pending)",
+        f.write_str(match self.0 {
+            Some(Answer::Pending(_)) => "DetachOnDrop(pending)",
+            _ => "DetachOnDrop(ready)",
         })
     }
 }
