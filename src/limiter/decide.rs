@@ -410,7 +410,8 @@ impl Place {
         let (now, wait) = (answer.at(), answer.wait());
         #[cfg(feature = "memory")]
         if limiter.has_lines() {
-            let slot = LineSlot::new(limiter.shared_backend(), self.ticket?, grants, now, wait);
+            let slot =
+                LineSlot::new(Arc::clone(limiter.backend()), self.ticket?, grants, now, wait);
             return Some(ReservedSlot::Line(slot));
         }
         let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);

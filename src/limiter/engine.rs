@@ -1,5 +1,7 @@
 //! The engine: every decision of the crate goes through it, and only it knows the stores.
 
+#[cfg(feature = "memory")]
+use std::any::Any;
 use std::borrow::Borrow;
 use std::sync::{Arc, OnceLock};
 
@@ -16,9 +18,8 @@ use super::random::Random;
 use super::rate_limited::RateLimited;
 use super::replacements::Replacements;
 use super::shared_resets::SharedResets;
-use super::store::Store;
 use crate::backend::{
-    Adjustment, Answer, Applied, Backend, BackendError, Charge, Origin, OwnedAdjustment,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Origin, OwnedAdjustment,
 };
 #[cfg(feature = "memory")]
 use crate::backend::{LineTicket, LineWaiter, Memory};
@@ -57,7 +58,11 @@ pub struct RateLimiter {
 /// What the clones of a limiter share.
 #[derive(Debug)]
 struct LimiterState {
-    store: Store,
+    backend: Arc<dyn Backend>,
+    /// The same, if it is in this process. Called without dynamic dispatch, so that a decision can be
+    /// inlined.
+    #[cfg(feature = "memory")]
+    memory: Option<Arc<Memory>>,
     queues: Arc<QueueRegistry>,
     random: Random,
     /// The resets that were made through this limiter. The memory store records its own.
@@ -84,11 +89,23 @@ impl RateLimiter {
         replacements: Arc<Replacements>,
         defaults: Defaults,
     ) -> Self {
-        let store = Store::new(backend);
-        let queues = Arc::new(QueueRegistry::new(store.share()));
+        let backend = Arc::new(backend);
+        #[cfg(feature = "memory")]
+        let memory = {
+            let any: Arc<dyn Any + Send + Sync> = backend.clone();
+            // Limiters that share a memory store share its lines.
+            let shared = any.downcast_ref().cloned();
+            shared.or_else(|| any.downcast().ok())
+        };
+        let backend: Arc<dyn Backend> = backend;
+        #[cfg(feature = "memory")]
+        let backend = memory.clone().map_or(backend, |memory: Arc<Memory>| memory);
+        let queues = Arc::new(QueueRegistry::new(Arc::clone(&backend)));
         let (random, resets, failures, off) = Default::default();
         let shared = LimiterState {
-            store,
+            backend,
+            #[cfg(feature = "memory")]
+            memory,
             queues,
             random,
             resets,
@@ -130,7 +147,9 @@ impl RateLimiter {
     pub(super) fn with_defaults(&self, change: impl FnOnce(&mut Defaults)) -> Self {
         let shared = &*self.shared;
         let mut state = LimiterState {
-            store: shared.store.clone(),
+            backend: Arc::clone(&shared.backend),
+            #[cfg(feature = "memory")]
+            memory: shared.memory.clone(),
             queues: Arc::clone(&shared.queues),
             random: shared.random.clone(),
             resets: Arc::clone(&shared.resets),
@@ -233,14 +252,8 @@ impl RateLimiter {
         self
     }
 
-    pub(crate) fn backend(&self) -> &dyn Backend {
-        self.shared.store.backend()
-    }
-
-    /// The store, for waiters that outlive the call.
-    #[cfg(feature = "memory")]
-    pub(super) fn shared_backend(&self) -> Arc<dyn Backend> {
-        self.shared.store.share()
+    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
+        &self.shared.backend
     }
 
     /// The memory store; `None` if the limiter has another one.
@@ -257,10 +270,7 @@ impl RateLimiter {
     #[inline]
     #[must_use]
     pub fn memory(&self) -> Option<&Arc<Memory>> {
-        match &self.shared.store {
-            Store::Memory(memory) => Some(memory),
-            Store::Other(_) => None,
-        }
+        self.shared.memory.as_ref()
     }
 
     /// The memory store, if its decisions concern nothing but the caller: then the shortest path may
@@ -274,10 +284,7 @@ impl RateLimiter {
     /// The memory store in whose lines waiters stand: that of the limiter, or of a wrapper.
     #[cfg(feature = "memory")]
     pub(crate) fn lines(&self) -> Option<&Memory> {
-        match &self.shared.store {
-            Store::Memory(memory) => Some(memory),
-            Store::Other(backend) => backend.lines(),
-        }
+        self.backend().lines()
     }
 
     /// Whether waiters stand in lines of the store, which gives them returned tokens by itself.
@@ -376,21 +383,31 @@ impl RateLimiter {
     }
 
     fn give_back_unwatched(&self, adjustments: &mut [Adjustment<'_>]) -> Answer<Applied> {
-        match &self.shared.store {
-            #[cfg(feature = "memory")]
-            Store::Memory(memory) => memory.adjust(adjustments),
-            Store::Other(backend) if self.has_lines() => backend.adjust(adjustments),
-            Store::Other(_) => {
-                for adjustment in adjustments.iter_mut() {
-                    *adjustment = self.shared.resets.owed(*adjustment);
-                }
-                // Waiters stand in line for the store. What was paid elsewhere is not for them.
-                if adjustments.iter().any(|one| one.origin() != Origin::Store) {
-                    return self.backend().adjust(adjustments);
-                }
-                self.queues().give_back(adjustments)
-            }
+        #[cfg(feature = "memory")]
+        if let Some(memory) = self.memory() {
+            return memory.adjust(adjustments);
         }
+        if self.has_lines() {
+            return self.backend().adjust(adjustments);
+        }
+        for adjustment in adjustments.iter_mut() {
+            *adjustment = self.resets().owed(*adjustment);
+        }
+        // Waiters stand in line for the store. What was paid elsewhere is not for them.
+        if adjustments.iter().any(|one| one.origin() != Origin::Store) {
+            return self.backend().adjust(adjustments);
+        }
+        self.queues().give_back(adjustments)
+    }
+
+    /// Makes these buckets as if they had never been used.
+    pub(super) fn forget(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        if self.has_lines() {
+            // The memory store records resets itself.
+            return self.backend().reset(ids);
+        }
+        self.queues().forget_returns(ids);
+        self.resets().record_around(ids, || self.backend().reset(ids))
     }
 
     /// Makes the log tell if a bucket cannot owe all that these adjustments take from it.

@@ -249,7 +249,7 @@ impl HeldGrants {
                         let refund = Adjustment::refund(id, bucket, paid.units);
                         return Some(refund.with_mark(paid.mark));
                     }
-                    if self.limiter.has_forgiven(id, paid.mark) {
+                    if self.limiter.resets().has_forgiven(id, paid.mark) {
                         return None;
                     }
                     // No work waits for a store that only decides in an outage, so nothing runs at an
