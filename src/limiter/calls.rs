@@ -340,8 +340,7 @@ impl<'l> LimitCall<'l> {
             }
             Decided::TooLarge(error) => Err(error),
             Decided::Uncounted => {
-                let free = limiter.grant_uncharged(demands.as_slice(), demands.limit())?;
-                Ok(Permit::from_grants(free.limiter, free.first, free.rest, free.at))
+                limiter.grant_uncharged(demands.as_slice(), demands.limit()).map(Permit::owned)
             }
             Decided::Failed(error) => Err(limiter.unavailable(demands.limit(), error)),
             // Not demanded, so never decided.

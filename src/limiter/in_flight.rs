@@ -133,11 +133,8 @@ impl Drop for InFlightAnswer {
             // An error is an outage: what was taken then counts as lost.
             let Ok(answer) = answer else { return };
             if answer.verdict() == Verdict::Admitted {
-                let mut grants = answer.grants(demands.into_iter());
-                if let Some(first) = grants.next() {
-                    let permit = Permit::from_grants(limiter, first, grants.collect(), answer.at());
-                    drop(permit.in_flight());
-                }
+                let grants = answer.grants(demands.into_iter());
+                drop(Permit::of_grants(limiter, grants, answer.at()).map(Permit::in_flight));
             }
         });
     }

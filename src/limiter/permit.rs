@@ -52,7 +52,7 @@ pub struct Permit<'l>(PermitInner<'l>);
 enum PermitInner<'l> {
     One { limiter: &'l RateLimiter, grant: Grant<&'l Limit> },
     Several(AnsweredDemands<'l>),
-    Owned(Box<Grants<RateLimiter, Arc<Limit>>>),
+    Owned(Box<Grants>),
 }
 
 /// The demands on several limits and the readings of their buckets.
@@ -82,16 +82,27 @@ impl<'l> AnsweredDemands<'l> {
     }
 }
 
-/// The grants of a request, one or more.
-struct Grants<R, L> {
-    limiter: R,
-    first: Grant<L>,
-    rest: Vec<Grant<L>>,
-    at: Timestamp,
+/// The grants of a request, one or more, and the limiter by which they are settled.
+#[derive(Debug)]
+pub(super) struct Grants<R = RateLimiter, L = Arc<Limit>> {
+    pub(super) limiter: R,
+    pub(super) first: Grant<L>,
+    pub(super) rest: Vec<Grant<L>>,
+    pub(super) at: Timestamp,
 }
 
 impl<R, L: Borrow<Limit>> Grants<R, L> {
-    fn iter(&self) -> impl Iterator<Item = &Grant<L>> + Clone {
+    /// `None` if there is no grant.
+    pub(super) fn new(
+        limiter: R,
+        mut grants: impl Iterator<Item = Grant<L>>,
+        at: Timestamp,
+    ) -> Option<Self> {
+        let first = grants.next()?;
+        Some(Self { limiter, first, rest: grants.collect(), at })
+    }
+
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Grant<L>> + Clone {
         std::iter::once(&self.first).chain(&self.rest)
     }
 
@@ -295,14 +306,17 @@ fn reset<'g, L: Borrow<Limit> + 'g>(
 }
 
 impl Permit<'static> {
-    /// The permit of owned grants, for work that may run from `at` on.
-    pub(crate) fn from_grants(
+    /// The permit of these grants of a layer or a reservation; `None` if there is none.
+    pub(crate) fn of_grants(
         limiter: RateLimiter,
-        first: Grant,
-        rest: Vec<Grant>,
+        grants: impl Iterator<Item = Grant>,
         at: Timestamp,
-    ) -> Self {
-        Self(PermitInner::Owned(Box::new(Grants { limiter, first, rest, at })))
+    ) -> Option<Self> {
+        Grants::new(limiter, grants, at).map(Self::owned)
+    }
+
+    pub(super) fn owned(grants: Grants) -> Self {
+        Self(PermitInner::Owned(Box::new(grants)))
     }
 }
 

@@ -16,13 +16,12 @@ use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
 use super::events::{QueueStay, QueueStep};
 use super::grant::Grant;
-use super::permit::Permit;
+use super::permit::{Grants, Permit};
 use super::queue::StoreEvent;
 use super::rate_limited::RateLimited;
 use super::reserved_slot::ReservedSlot;
 use super::snapshot::Snapshot;
 use super::wait::Wait;
-use super::with_defaults::FreeGrants;
 use crate::backend::{Adjustment, BackendError, Origin};
 use crate::clock::Timestamp;
 
@@ -73,7 +72,6 @@ struct ReservationInner {
     grants: HeldGrants,
     /// None if the bucket had the tokens at once.
     slot: Option<ReservedSlot>,
-    made: Timestamp,
     jitter: Duration,
     /// If the handle has observers and the work has to wait. Dropped after the slot.
     stay: Option<QueueStay>,
@@ -104,67 +102,66 @@ impl Request {
             }
             Decided::TooLarge(error) => return Err(error),
             Decided::Uncounted => {
-                let FreeGrants { limiter, first, rest, at } =
-                    limiter.grant_uncharged(&demands, limit)?;
-                let grants = HeldGrants { limiter, first, rest, undo_on_drop: None };
-                return Ok(Reservation::at_once(grants, at));
+                let grants = limiter.grant_uncharged(&demands, limit)?;
+                return Ok(Reservation::new(grants, None));
             }
             Decided::Failed(error) => return Err(limiter.unavailable(limit, error)),
         };
         let incomplete = || limiter.unavailable(limit, BackendError::incomplete());
         let (wait, made) = (answer.wait(), answer.at());
-        let mut grants = answer.grants(demands.iter().cloned());
-        let first = grants.next().ok_or_else(incomplete)?;
-        let rest: Vec<_> = grants.collect();
+        let grants = answer.grants(demands.iter().cloned());
+        let grants = Grants::new(limiter.clone(), grants, made).ok_or_else(incomplete)?;
         let Some(place) = place else {
             // Tokens that were there at once have no slot that would be given up, and are undone.
-            let undo_on_drop = Some(limiter.queues().event(made));
-            let grants = HeldGrants { limiter, first, rest, undo_on_drop };
-            return Ok(Reservation::at_once(grants, made));
+            return Ok(Reservation::new(grants, Some(limiter.queues().event(made))));
         };
-        let all = || iter::once(&first).chain(&rest);
-        let slot = place.hold(&limiter, &answer, all()).ok_or_else(incomplete)?;
+        let slot = place.hold(&limiter, &answer, grants.iter()).ok_or_else(incomplete)?;
         // The jitter is cut where the wait would get too long: a random number must not decide
         // whether there is a reservation.
         let jitter = jitter.min(asking.max_wait().saturating_sub(wait));
-        let slowest = Grant::slowest(all()).unwrap_or(first.shared_limit());
+        let slowest = Grant::slowest(grants.iter()).unwrap_or(grants.first.shared_limit());
         let promised = wait.saturating_add(jitter);
         let stay = limiter.join(&demands, asking, &answer, slowest, promised);
-        let grants = HeldGrants { limiter, first, rest, undo_on_drop: None };
-        Ok(Reservation(Box::new(ReservationInner { grants, slot: Some(slot), made, jitter, stay })))
+        let grants = HeldGrants { grants, undo_on_drop: None };
+        Ok(Reservation(Box::new(ReservationInner { grants, slot: Some(slot), jitter, stay })))
     }
 }
 
 impl Reservation {
-    fn at_once(grants: HeldGrants, made: Timestamp) -> Self {
+    /// A reservation whose work may run at once.
+    fn new(grants: Grants, undo_on_drop: Option<StoreEvent>) -> Self {
+        let grants = HeldGrants { grants, undo_on_drop };
         let (slot, jitter, stay) = (None, Duration::ZERO, None);
-        Self(Box::new(ReservationInner { grants, slot, made, jitter, stay }))
+        Self(Box::new(ReservationInner { grants, slot, jitter, stay }))
+    }
+
+    const fn grants(&self) -> &Grants {
+        &self.0.grants.grants
     }
 
     /// The instant from which the work may run, jitter included.
     #[must_use]
     pub fn at(&self) -> Timestamp {
-        self.0.slot.as_ref().map_or(self.0.made, ReservedSlot::at) + self.0.jitter
+        self.0.slot.as_ref().map_or(self.grants().at, ReservedSlot::at) + self.0.jitter
     }
 
     /// The wait from the reservation to that instant; zero if the bucket had the tokens.
     #[must_use]
     pub fn wait(&self) -> Duration {
-        self.at().since(self.0.made)
+        self.at().since(self.grants().at)
     }
 
     /// How the limit stands after this; of several limits, the first.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let HeldGrants { limiter, first, .. } = &self.0.grants;
+        let Grants { limiter, first, .. } = self.grants();
         first.snapshot().with_speech(limiter.speech())
     }
 
     /// How all limits stand after this, in the order in which they were named.
     pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
-        let HeldGrants { limiter, first, rest, .. } = &self.0.grants;
-        let snapshots = iter::once(first).chain(rest).map(Grant::snapshot);
-        snapshots.map(|snapshot| snapshot.with_speech(limiter.speech()))
+        let speech = self.grants().limiter.speech();
+        self.grants().iter().map(|grant| grant.snapshot().with_speech(speech))
     }
 
     /// Waits for the turn: until [`at`](Self::at) at the latest.
@@ -182,9 +179,9 @@ impl Reservation {
     /// Dropping the future cancels the reservation.
     #[doc(alias("wait_until_ready", "until_ready"))]
     pub fn ready(self) -> Ready {
-        let ReservationInner { grants, slot, made, jitter, stay } = *self.0;
+        let ReservationInner { grants, slot, jitter, stay } = *self.0;
         let slot = slot.map(|slot| (slot, jitter));
-        Ready { grants: Some(grants), at: made, slot, waiting: None, stay }
+        Ready { grants: Some(grants), slot, waiting: None, stay }
     }
 
     /// Keeps the reservation without waiting, for work that is planned for its instant.
@@ -203,29 +200,29 @@ impl Reservation {
         if let Some(stay) = stay {
             stay.end(QueueStep::Kept);
         }
-        grants.into_permit(at)
+        grants.grants.at = at;
+        grants.into_permit()
     }
 }
 
 /// The grants of a reservation that was not kept or used yet.
 #[derive(Debug)]
 struct HeldGrants {
-    limiter: RateLimiter,
-    first: Grant,
-    rest: Vec<Grant>,
+    grants: Grants,
     /// When it was made, if its tokens are undone on drop.
     undo_on_drop: Option<StoreEvent>,
 }
 
 impl HeldGrants {
     fn iter_mut(&mut self) -> impl Iterator<Item = &mut Grant> {
-        iter::once(&mut self.first).chain(&mut self.rest)
+        iter::once(&mut self.grants.first).chain(&mut self.grants.rest)
     }
 
-    fn into_permit(mut self, at: Timestamp) -> Permit<'static> {
+    fn into_permit(mut self) -> Permit<'static> {
         self.undo_on_drop = None;
-        let rest = mem::take(&mut self.rest);
-        Permit::from_grants(self.limiter.clone(), self.first.clone(), rest, at)
+        let Grants { limiter, first, rest, at } = &mut self.grants;
+        let (limiter, first, rest) = (limiter.clone(), first.clone(), mem::take(rest));
+        Permit::owned(Grants { limiter, first, rest, at: *at })
     }
 
     /// Returns all tokens: in memory to the waiters, or else to the bucket. In a store that other
@@ -236,11 +233,13 @@ impl HeldGrants {
     /// now, a newcomer could take 5 at that instant as well, and run together with B: 10 tokens at
     /// once.
     fn undo(&self, made: &StoreEvent) {
-        let grants = iter::once(&self.first).chain(&self.rest);
-        let has_lines = self.limiter.has_lines();
+        let limiter = &self.grants.limiter;
+        let has_lines = limiter.has_lines();
         // In one call: of a bucket that is named twice, the second part could not be undone after
         // the first, which changes it.
-        let undo: Option<SmallVec<[Adjustment<'_>; 2]>> = grants
+        let undo: Option<SmallVec<[Adjustment<'_>; 2]>> = self
+            .grants
+            .iter()
             .flat_map(|grant| {
                 grant.paid().map(|paid| {
                     let id = grant.limit().bucket_of(grant.key()).shard(paid.shard);
@@ -249,7 +248,7 @@ impl HeldGrants {
                         let refund = Adjustment::refund(id, bucket, paid.units);
                         return Some(refund.with_mark(paid.mark));
                     }
-                    if self.limiter.resets().has_forgiven(id, paid.mark) {
+                    if limiter.resets().has_forgiven(id, paid.mark) {
                         return None;
                     }
                     // No work waits for a store that only decides in an outage, so nothing runs at an
@@ -258,7 +257,7 @@ impl HeldGrants {
                         let refund = Adjustment::refund(id, bucket, paid.units);
                         return Some(refund.with_receipt(grant.receipt(&paid).without_mark()));
                     }
-                    let returned = self.limiter.queues().returned_since(id, made)?;
+                    let returned = limiter.queues().returned_since(id, made)?;
                     let left = bucket.with_returned(paid.after, returned);
                     Some(Adjustment::undo(id, bucket, paid.units, left).with_unpaid(paid.unpaid()))
                 })
@@ -266,7 +265,7 @@ impl HeldGrants {
             .collect();
         if let Some(undo) = undo {
             // Not awaited: it completes in a task if the store answers later.
-            drop(DetachOnDrop::new(self.limiter.backend().adjust(&undo)));
+            drop(DetachOnDrop::new(limiter.backend().adjust(&undo)));
         }
     }
 }
@@ -289,7 +288,6 @@ pin_project! {
     #[must_use = "dropping it cancels the reservation"]
     pub struct Ready {
         grants: Option<HeldGrants>,
-        at: Timestamp,
         slot: Option<(ReservedSlot, Duration)>,
         #[pin]
         waiting: Option<Wait>,
@@ -311,13 +309,14 @@ impl Future for Ready {
             // Only a drainable waiter is drained, and this one is not.
             let Ok(turn) = turn else { return Poll::Pending };
             turn.outlive_resets(this.grants.iter_mut().flat_map(HeldGrants::iter_mut));
-            *this.at = turn.use_up().at();
+            let at = turn.use_up().at();
+            this.grants.iter_mut().for_each(|held| held.grants.at = at);
             if let Some(stay) = this.stay.take() {
                 stay.end(QueueStep::Served);
             }
         }
         // A future that has completed stays pending.
         let Some(grants) = this.grants.take() else { return Poll::Pending };
-        Poll::Ready(grants.into_permit(*this.at))
+        Poll::Ready(grants.into_permit())
     }
 }

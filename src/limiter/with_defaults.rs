@@ -9,10 +9,9 @@ use super::defaults::Speech;
 use super::demand::{Demand, Mode};
 use super::engine::RateLimiter;
 use super::failure_log::Undecided;
-use super::grant::Grant;
+use super::permit::Grants;
 use super::rate_limited::RateLimited;
 use crate::backend::{Answer, BackendError, OnFailure};
-use crate::clock::Timestamp;
 
 /// Defaults for the calls and the layers of a limiter.
 ///
@@ -162,7 +161,8 @@ impl RateLimiter {
         self.unavailable(limit, error)
     }
 
-    /// What these demands are granted without a charge: all limits are full, and nothing is stored.
+    /// What these demands are granted without a charge: all limits are full, and nothing is stored. It
+    /// is settled by a limiter that is switched off.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl RateLimiter {
         &self,
         demands: &[Demand<L>],
         limit: &Limit,
-    ) -> Result<FreeGrants, RateLimited> {
+    ) -> Result<Grants, RateLimited> {
         let off = self.switched_off();
         let free = |demand: &Demand<L>| {
             let mut free = demand.with_limit(Arc::new(demand.limit().clone()));
@@ -190,17 +190,7 @@ impl RateLimiter {
         let unavailable = |error| self.unavailable(limit, error);
         let answer = answer.and_then(|applied| CompleteAnswer::new(&owned, applied));
         let answer = answer.map_err(unavailable)?;
-        let mut grants = answer.grants(owned.into_iter());
-        let first = grants.next().ok_or_else(|| unavailable(BackendError::incomplete()))?;
-        let rest = grants.collect();
-        Ok(FreeGrants { limiter: off, first, rest, at: answer.at() })
+        let grants = Grants::new(off, answer.grants(owned.into_iter()), answer.at());
+        grants.ok_or_else(|| unavailable(BackendError::incomplete()))
     }
-}
-
-/// Grants that have cost nothing, and the limiter that is switched off, which they are settled by.
-pub(super) struct FreeGrants {
-    pub(super) limiter: RateLimiter,
-    pub(super) first: Grant,
-    pub(super) rest: Vec<Grant>,
-    pub(super) at: Timestamp,
 }

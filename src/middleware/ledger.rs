@@ -385,10 +385,8 @@ impl RequestLedger {
     }
 
     fn permit_of(&self, grants: Vec<Grant>) -> Option<Permit<'static>> {
-        let mut grants = grants.into_iter();
-        let first = grants.next()?;
-        let at = first.at();
-        Some(Permit::from_grants(self.plan.limiter.clone(), first, grants.collect(), at))
+        let at = grants.first()?.at();
+        Permit::of_grants(self.plan.limiter.clone(), grants.into_iter(), at)
     }
 }
 
