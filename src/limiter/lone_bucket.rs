@@ -1,25 +1,19 @@
 //! One bucket alone, as in nearly all calls: its decision in memory, and its refusal.
 
-#[cfg(feature = "memory")]
 use std::task::Poll;
 use std::time::Duration;
 
 use super::Limit;
 use super::demand::Demand;
-#[cfg(feature = "memory")]
 use super::demand::Mode;
 use super::engine::RateLimiter;
-#[cfg(feature = "memory")]
 use super::grant::Grant;
-#[cfg(feature = "memory")]
 use super::permit::Permit;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, wait_of};
-#[cfg(feature = "memory")]
 use crate::algebra::Units;
 use crate::algebra::{State, Verdict};
 use crate::backend::{Applied, BackendError};
-#[cfg(feature = "memory")]
 use crate::backend::{Memory, Reading, UnknownBucket};
 use crate::clock::Timestamp;
 
@@ -28,7 +22,6 @@ use crate::clock::Timestamp;
 // A function of its own, not inlined: its arguments are in registers, and it writes its answer to
 // where the poll returns it. So little code is inlined where users write the call, and the answer
 // is not copied.
-#[cfg(feature = "memory")]
 #[inline(never)]
 pub(super) fn decide<'l>(
     limiter: &'l RateLimiter,
@@ -45,7 +38,6 @@ pub(super) fn decide<'l>(
     }
 }
 
-#[cfg(feature = "memory")]
 #[cold]
 #[inline(never)]
 fn decide_unknown<'l>(
@@ -63,7 +55,6 @@ fn decide_unknown<'l>(
     }
 }
 
-#[cfg(feature = "memory")]
 #[inline(always)]
 fn answer<'l>(
     limiter: &'l RateLimiter,
@@ -84,11 +75,7 @@ fn answer<'l>(
 /// The refusal of a bucket by itself, as a store has answered it.
 #[cold]
 #[inline(never)]
-pub(super) fn refused_by(
-    limiter: &RateLimiter,
-    demand: &Demand<&Limit>,
-    applied: &Applied,
-) -> RateLimited {
+fn refused_by(limiter: &RateLimiter, demand: &Demand<&Limit>, applied: &Applied) -> RateLimited {
     let Some(reading) = applied.readings().first() else {
         return limiter.unavailable(demand.limit, BackendError::incomplete());
     };
@@ -99,7 +86,7 @@ pub(super) fn refused_by(
 
 /// Not inlined: admitted requests should not pay for this code.
 #[inline(never)]
-pub(super) fn refused_one(
+fn refused_one(
     limiter: &RateLimiter,
     demand: &Demand<&Limit>,
     at: Timestamp,

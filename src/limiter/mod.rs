@@ -175,6 +175,7 @@ mod limit;
 mod limit_uses;
 #[cfg(feature = "memory")]
 mod line;
+#[cfg(feature = "memory")]
 mod lone_bucket;
 mod name_table;
 mod observe;

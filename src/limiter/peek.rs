@@ -1,6 +1,5 @@
 //! Looking at a limit, and resetting it.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -8,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::Limit;
 use super::engine::RateLimiter;
-use super::progress::Progress;
+use super::progress::{BucketCall, Progress};
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot, wait_of};
 use crate::algebra::{Bucket, State, Terms, Verdict, charge, charge_pair_slower, charge_slower};
@@ -54,7 +53,7 @@ impl RateLimiter {
     #[doc(alias("available_tokens", "get_tokens"))]
     #[inline]
     pub fn peek<'l>(&'l self, limit: &'l Limit) -> PeekCall<'l> {
-        PeekCall { limiter: self, limit, key: Key::GLOBAL, cost: 1, progress: Progress::New }
+        PeekCall { call: BucketCall::new(self, limit), cost: 1 }
     }
 
     /// Makes a bucket as if it had never been used, [penalized](Self::penalize) or
@@ -103,28 +102,25 @@ impl RateLimiter {
     #[doc(alias("clear", "delete", "unban", "unblock", "resetKey"))]
     #[inline]
     pub fn reset<'l>(&'l self, limit: &'l Limit) -> ResetCall<'l> {
-        ResetCall { limiter: self, limit, key: Key::GLOBAL, progress: Progress::New }
+        ResetCall { call: BucketCall::new(self, limit) }
     }
 }
 
 /// A look at a limit, made by [`RateLimiter::peek`]; await it.
 ///
 /// Its output is `Result<Snapshot, RateLimited>`.
+#[derive(Debug)]
 #[must_use = "nothing is asked until it is awaited"]
 pub struct PeekCall<'l> {
-    limiter: &'l RateLimiter,
-    limit: &'l Limit,
-    key: Key,
+    call: BucketCall<'l, Applied>,
     cost: u64,
-    progress: Progress<Applied>,
 }
 
 impl PeekCall<'_> {
     /// Sets the key of the bucket to look at; the bucket that all callers share if not set.
     #[inline]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.progress.restart();
-        self.key = key.into();
+        self.call.set_key(key);
         self
     }
 
@@ -134,14 +130,14 @@ impl PeekCall<'_> {
     /// fits unless the bucket is in debt.
     #[inline]
     pub fn cost(mut self, tokens: impl TryInto<u64>) -> Self {
-        self.progress.restart();
+        self.call.progress.restart();
         self.cost = tokens_of(tokens);
         self
     }
 }
 
-/// Combines the readings of all buckets of a limit for this cost.
-fn read(limit: &Limit, cost: u64, applied: &Applied) -> Result<Snapshot, BackendError> {
+/// Combines the readings of all buckets of a limit, for a request of this cost.
+pub(super) fn read(limit: &Limit, cost: u64, applied: &Applied) -> Result<Snapshot, BackendError> {
     let (readings, at) = (applied.readings(), applied.now());
     if u32::try_from(readings.len()) != Ok(limit.quota().get_shards()) {
         return Err(BackendError::incomplete());
@@ -154,12 +150,11 @@ fn read(limit: &Limit, cost: u64, applied: &Applied) -> Result<Snapshot, Backend
             let best = charge_pair_slower([first, second], bucket, units, Terms::AT_ONCE, at, at);
             (best.verdict(), Some(best.wait()))
         }
-        [Some((own, state)), None] if own != *bucket => {
-            let charged = charge_slower(&own, state, bucket, units, Terms::AT_ONCE, at, at);
-            (charged.verdict(), Some(charged.wait()))
-        }
-        [Some((_, only)), None] => {
-            let charged = charge(bucket, only, units, Terms::AT_ONCE, at);
+        [Some((own, state)), None] => {
+            let charged = match own == *bucket {
+                true => charge(bucket, state, units, Terms::AT_ONCE, at),
+                false => charge_slower(&own, state, bucket, units, Terms::AT_ONCE, at, at),
+            };
             (charged.verdict(), Some(charged.wait()))
         }
         [None, _] => (Verdict::Refused, None),
@@ -195,7 +190,8 @@ impl Future for PeekCall<'_> {
     type Output = Result<Snapshot, RateLimited>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { limiter, limit, key, cost, progress } = &mut *self;
+        let Self { call, cost } = &mut *self;
+        let BucketCall { limiter, limit, key, progress } = call;
         if let Progress::New = progress {
             *limit = limiter.current(limit);
             if limit.quota().is_none() {
@@ -212,37 +208,24 @@ impl Future for PeekCall<'_> {
         };
         let answer = ready!(progress.poll(cx, submit));
         let snapshot = answer.and_then(|applied| read(limit, *cost, &applied));
-        Poll::Ready(match snapshot {
-            Ok(snapshot) => Ok(snapshot.with_speech(limiter.speech())),
-            Err(error) => Err(limiter.call_failed(limit, error)),
-        })
-    }
-}
-
-impl fmt::Debug for PeekCall<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (limit, progress) = (self.limit.name(), self.progress.name());
-        f.debug_struct("PeekCall").field("limit", &limit).field("progress", &progress).finish()
+        Poll::Ready(limiter.finish_call(limit, snapshot))
     }
 }
 
 /// A request to reset a bucket, made by [`RateLimiter::reset`]; await it.
 ///
 /// Its output is `Result<(), RateLimited>`.
+#[derive(Debug)]
 #[must_use = "nothing is asked until it is awaited"]
 pub struct ResetCall<'l> {
-    limiter: &'l RateLimiter,
-    limit: &'l Limit,
-    key: Key,
-    progress: Progress<()>,
+    call: BucketCall<'l, ()>,
 }
 
 impl ResetCall<'_> {
     /// Sets the key of the bucket to reset; the bucket that all callers share if not set.
     #[inline]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.progress.restart();
-        self.key = key.into();
+        self.call.set_key(key);
         self
     }
 }
@@ -251,7 +234,7 @@ impl Future for ResetCall<'_> {
     type Output = Result<(), RateLimited>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { limiter, limit, key, progress } = &mut *self;
+        let BucketCall { limiter, limit, key, progress } = &mut self.call;
         if let Progress::New = progress {
             *limit = limiter.counting(limit);
         }
@@ -261,12 +244,5 @@ impl Future for ResetCall<'_> {
         };
         let answer = ready!(progress.poll(cx, submit));
         Poll::Ready(answer.map_err(|error| limiter.call_failed(limit, error)))
-    }
-}
-
-impl fmt::Debug for ResetCall<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (limit, progress) = (self.limit.name(), self.progress.name());
-        f.debug_struct("ResetCall").field("limit", &limit).field("progress", &progress).finish()
     }
 }

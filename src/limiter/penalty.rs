@@ -1,6 +1,5 @@
 //! Penalties and blocks: taking tokens whatever the bucket holds, and closing a bucket for a time.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -10,11 +9,12 @@ use smallvec::SmallVec;
 use super::Limit;
 use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
-use super::progress::Progress;
+use super::peek::read;
+use super::progress::{BucketCall, Progress};
 use super::rate_limited::RateLimited;
-use super::snapshot::{Level, Snapshot};
-use crate::algebra::{Terms, Units, charge, charge_slower};
-use crate::backend::{Adjustment, Answer, Applied, BackendError, BucketId, Key, Reading};
+use super::snapshot::Snapshot;
+use crate::algebra::Units;
+use crate::backend::{Adjustment, Answer, Applied, BucketId, Key};
 
 impl RateLimiter {
     /// Takes tokens from a bucket whatever it holds, into debt if need be.
@@ -62,7 +62,7 @@ impl RateLimiter {
     #[doc(alias("penalty", "debit"))]
     #[inline]
     pub fn penalize<'l>(&'l self, limit: &'l Limit, tokens: u64) -> PenalizeCall<'l> {
-        PenalizeCall { change: BucketChange::new(self, limit), tokens }
+        PenalizeCall { change: BucketCall::new(self, limit), tokens }
     }
 
     /// Closes a bucket for `time` from now on.
@@ -116,7 +116,7 @@ impl RateLimiter {
     #[doc(alias("blacklist", "blocklist", "lock_out", "ban"))]
     #[inline]
     pub fn block<'l>(&'l self, limit: &'l Limit, time: Duration) -> BlockCall<'l> {
-        BlockCall { change: BucketChange::new(self, limit), time }
+        BlockCall { change: BucketCall::new(self, limit), time }
     }
 }
 
@@ -127,7 +127,7 @@ impl RateLimiter {
 #[derive(Debug)]
 #[must_use = "nothing is done until it is awaited"]
 pub struct PenalizeCall<'l> {
-    change: BucketChange<'l>,
+    change: BucketCall<'l, Applied>,
     tokens: u64,
 }
 
@@ -137,7 +137,7 @@ pub struct PenalizeCall<'l> {
 #[derive(Debug)]
 #[must_use = "nothing is done until it is awaited"]
 pub struct BlockCall<'l> {
-    change: BucketChange<'l>,
+    change: BucketCall<'l, Applied>,
     time: Duration,
 }
 
@@ -145,7 +145,7 @@ impl PenalizeCall<'_> {
     /// Sets the key of the bucket to penalize; the bucket that all callers share if not set.
     #[inline]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.change.set_key(key.into());
+        self.change.set_key(key);
         self
     }
 }
@@ -154,7 +154,7 @@ impl BlockCall<'_> {
     /// Sets the key of the bucket to block; the bucket that all callers share if not set.
     #[inline]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.change.set_key(key.into());
+        self.change.set_key(key);
         self
     }
 }
@@ -164,7 +164,7 @@ impl Future for PenalizeCall<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let tokens = self.tokens;
-        self.change.poll(cx, |limit, id| {
+        self.change.poll_change(cx, |limit, id| {
             let (bucket, count) = (limit.bucket(), limit.quota().get_shards());
             // A number that does not fit in units takes as much as can be counted.
             let all = bucket.units(tokens).unwrap_or(Units::MAX);
@@ -182,7 +182,7 @@ impl Future for BlockCall<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let time = self.time;
-        self.change.poll(cx, |limit, id| Adjustment::block(id, limit.bucket(), time))
+        self.change.poll_change(cx, |limit, id| Adjustment::block(id, limit.bucket(), time))
     }
 }
 
@@ -192,26 +192,9 @@ fn share_of_shard(units: Units, shard: u32, count: u32) -> Units {
     units.div_euclid(count).saturating_add(Units::from(shard < units.rem_euclid(count)))
 }
 
-/// A change of all buckets that a limit has for a key.
-struct BucketChange<'l> {
-    limiter: &'l RateLimiter,
-    limit: &'l Limit,
-    key: Key,
-    progress: Progress<Applied>,
-}
-
-impl<'l> BucketChange<'l> {
-    #[inline]
-    const fn new(limiter: &'l RateLimiter, limit: &'l Limit) -> Self {
-        Self { limiter, limit, key: Key::GLOBAL, progress: Progress::New }
-    }
-
-    fn set_key(&mut self, key: Key) {
-        self.progress.restart();
-        self.key = key;
-    }
-
-    fn poll<'p>(
+impl BucketCall<'_, Applied> {
+    /// Polls a change of all these buckets.
+    fn poll_change<'p>(
         &'p mut self,
         cx: &mut Context<'_>,
         change: impl Fn(&'p Limit, BucketId<'p>) -> Adjustment<'p>,
@@ -234,38 +217,8 @@ impl<'l> BucketChange<'l> {
             }
         };
         let answer = ready!(progress.poll(cx, submit));
-        let snapshot = answer.and_then(|changed| read(limit, &changed));
-        Poll::Ready(match snapshot {
-            Ok(snapshot) => Ok(snapshot.with_speech(limiter.speech())),
-            Err(error) => Err(limiter.call_failed(limit, error)),
-        })
-    }
-}
-
-/// How the limit stands for a request with a cost of zero.
-fn read(limit: &Limit, changed: &Applied) -> Result<Snapshot, BackendError> {
-    let at = changed.now();
-    let bucket = limit.bucket();
-    let look = |(nth, reading): (usize, &Reading)| match changed.kept(nth) {
-        Some(own) => charge_slower(own.bucket(), own.state(), bucket, 0, Terms::AT_ONCE, at, at),
-        None => charge(bucket, reading.state(), 0, Terms::AT_ONCE, at),
-    };
-    let looks = changed.readings().iter().enumerate().map(look);
-    let readings: SmallVec<[Reading; 2]> =
-        looks.map(|seen| Reading::new(seen.verdict(), seen.before(), seen.wait())).collect();
-    if u32::try_from(readings.len()) != Ok(limit.quota().get_shards()) {
-        return Err(BackendError::incomplete());
-    }
-    let mut snapshot = Snapshot::new(limit, Level::new(limit, &readings, 0, at));
-    if let [_] = changed.readings() {
-        snapshot.set_kept(changed.kept(0));
-    }
-    Ok(snapshot)
-}
-
-impl fmt::Debug for BucketChange<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (limit, progress) = (self.limit.name(), self.progress.name());
-        f.debug_struct("BucketChange").field("limit", &limit).field("progress", &progress).finish()
+        // The change itself costs nothing: how the limit stands for a cost of zero.
+        let snapshot = answer.and_then(|changed| read(limit, 0, &changed));
+        Poll::Ready(limiter.finish_call(limit, snapshot))
     }
 }

@@ -1,9 +1,12 @@
 //! The state of a call. Calls are futures that can still be changed by their methods.
 
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use crate::backend::{Answer, BackendError};
+use super::Limit;
+use super::engine::RateLimiter;
+use crate::backend::{Answer, BackendError, Key};
 
 /// The store is not asked before the first poll.
 pub(super) enum Progress<T> {
@@ -51,5 +54,34 @@ impl<T> Progress<T> {
             Self::Pending(_) => "asked",
             Self::Done => "answered",
         }
+    }
+}
+
+/// A call about the buckets that a limit has for a key.
+pub(super) struct BucketCall<'l, T> {
+    pub(super) limiter: &'l RateLimiter,
+    pub(super) limit: &'l Limit,
+    pub(super) key: Key,
+    pub(super) progress: Progress<T>,
+}
+
+impl<'l, T> BucketCall<'l, T> {
+    #[inline]
+    pub(super) const fn new(limiter: &'l RateLimiter, limit: &'l Limit) -> Self {
+        Self { limiter, limit, key: Key::GLOBAL, progress: Progress::New }
+    }
+
+    #[inline]
+    pub(super) fn set_key(&mut self, key: impl Into<Key>) {
+        self.progress.restart();
+        self.key = key.into();
+    }
+}
+
+/// Without the key, which may be personal data.
+impl<T> fmt::Debug for BucketCall<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (limit, progress) = (self.limit.name(), self.progress.name());
+        f.debug_struct("BucketCall").field("limit", &limit).field("progress", &progress).finish()
     }
 }

@@ -108,9 +108,6 @@ impl Future for Settle {
             let level = Level::new(&self.limit, &readings, self.actual, applied.now());
             Ok(Snapshot::new(&self.limit, level))
         });
-        Poll::Ready(match snapshot {
-            Ok(snapshot) => Ok(snapshot.with_speech(self.limiter.speech())),
-            Err(error) => Err(self.limiter.call_failed(&self.limit, error)),
-        })
+        Poll::Ready(self.limiter.finish_call(&self.limit, snapshot))
     }
 }

@@ -11,6 +11,7 @@ use super::engine::RateLimiter;
 use super::failure_log::Undecided;
 use super::permit::Grants;
 use super::rate_limited::RateLimited;
+use super::snapshot::Snapshot;
 use crate::backend::{Answer, BackendError, OnFailure};
 
 /// Defaults for the calls and the layers of a limiter.
@@ -159,6 +160,18 @@ impl RateLimiter {
     pub(super) fn call_failed(&self, limit: &Limit, error: BackendError) -> RateLimited {
         self.store_failed(limit, &error, Undecided::Call);
         self.unavailable(limit, error)
+    }
+
+    /// The result of a call that decides about no request.
+    pub(super) fn finish_call(
+        &self,
+        limit: &Limit,
+        snapshot: Result<Snapshot, BackendError>,
+    ) -> Result<Snapshot, RateLimited> {
+        match snapshot {
+            Ok(snapshot) => Ok(snapshot.with_speech(self.speech())),
+            Err(error) => Err(self.call_failed(limit, error)),
+        }
     }
 
     /// What these demands are granted without a charge: all limits are full, and nothing is stored. It
