@@ -248,7 +248,7 @@ pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUse;
 #[doc(hidden)]
 pub use self::name_table::NameTable;
-pub(crate) use self::queue::QueueBucket;
+pub(crate) use self::queue::{QueueBucket, Unserved};
 #[doc(hidden)]
 pub use self::random::Random;
 pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot, UsedTurn};
@@ -256,4 +256,4 @@ pub(crate) use self::settle::Settlement;
 pub(crate) use self::snapshot::{Kept, Level};
 #[doc(hidden)]
 pub use self::too_large::explain_cost;
-pub(crate) use self::wait::{Unserved, Wait};
+pub(crate) use self::wait::Wait;

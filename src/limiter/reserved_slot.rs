@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::grant::Grant;
 #[cfg(feature = "memory")]
 use super::line::LineSlot;
-use super::queue::{Drained, HeldSlot, QueueBucket, SlotTurn};
+use super::queue::{HeldSlot, QueueBucket, SlotTurn, Unserved};
 use crate::algebra::State;
 use crate::clock::Timestamp;
 
@@ -63,7 +63,7 @@ impl ReservedSlot {
     /// # Errors
     ///
     /// If the limiter was drained and its turn would come too late.
-    pub(super) fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, Drained> {
+    pub(super) fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, Unserved> {
         match self {
             #[cfg(feature = "memory")]
             Self::Line(slot) => slot.poll(cx.waker()),

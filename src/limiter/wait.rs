@@ -11,7 +11,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::queue::{Drained, QueueRegistry};
+use super::queue::{QueueRegistry, Unserved, later};
 use super::reserved_slot::{PendingTurn, ReservedSlot};
 
 pin_project! {
@@ -30,21 +30,6 @@ pin_project! {
         // None until the first poll: a timer can only be made inside a runtime.
         #[pin]
         sleep: Option<Sleep>,
-    }
-}
-
-/// Why a waiter gets no turn. It has given up its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unserved {
-    /// The limiter was drained, and its turn would have come too late.
-    Drained,
-    /// It has waited for as long as it may.
-    Expired,
-}
-
-impl From<Drained> for Unserved {
-    fn from(_: Drained) -> Self {
-        Self::Drained
     }
 }
 
@@ -176,10 +161,8 @@ impl Jitter {
         expires: Option<Instant>,
         registry: Option<&Arc<QueueRegistry>>,
     ) -> Self {
-        let now = Instant::now();
         let drained = registry.map(drained_by);
-        // `Instant` may overflow beyond that.
-        let until = now.checked_add(jitter.min(FAR_FUTURE)).unwrap_or(now);
+        let until = later(Instant::now(), jitter);
         Self { until: expires.map_or(until, |end| end.min(until)), drained }
     }
 
@@ -206,5 +189,3 @@ impl fmt::Debug for Jitter {
 
 /// How long a waiter waits before it polls again, if its instant has come and its turn has not.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
-
-const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 86_400);

@@ -1,6 +1,8 @@
-//! How many requests wait for a limit.
+//! How many requests wait for a limit, and the end of all waiting for a shutdown.
 
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::Limit;
 use super::engine::RateLimiter;
@@ -37,6 +39,50 @@ impl RateLimiter {
     #[doc(alias("queue_len", "queue_length"))]
     pub const fn waiting<'l>(&'l self, limit: &'l Limit) -> Waiting<'l> {
         Waiting { limiter: self, limit, key: Key::GLOBAL }
+    }
+
+    /// Lets no request wait in a layer's queue for longer than `within`, for a shutdown.
+    ///
+    /// A request with a turn within that time is served at its turn. All others are answered
+    /// with 503 at once, and give up their slots. Requests that arrive later may wait for the rest
+    /// of the time; those that would have to wait longer are answered with 503.
+    ///
+    /// It concerns all clones of the limiter. If it is called several times, the earliest end
+    /// counts. A [`Reservation`](crate::Reservation) that your own code holds is not affected.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::RateLimiter;
+    ///
+    /// async fn stopped(limiter: RateLimiter) {
+    ///     // wait here for the signal to stop
+    ///     limiter.drain(Duration::from_secs(10));
+    /// }
+    ///
+    /// # async fn serve(listener: tokio::net::TcpListener, app: axum::Router) -> std::io::Result<()> {
+    /// let limiter = RateLimiter::in_memory();
+    /// axum::serve(listener, app).with_graceful_shutdown(stopped(limiter)).await
+    /// # }
+    /// ```
+    #[doc(alias("shutdown", "close"))]
+    pub fn drain(&self, within: Duration) {
+        let queues = self.queues();
+        queues.drain(within);
+        #[cfg(feature = "memory")]
+        if let (Some(memory), Some(id)) = (self.lines(), queues.id()) {
+            // The deadline is set already. So no request is missed while the shards are visited one
+            // by one: one that enters its line behind the visit reads the deadline at its first
+            // poll.
+            memory.drain(id, self.time_to_drain().unwrap_or(within));
+        }
+    }
+
+    /// How long a request may still wait, if the limiter is drained.
+    pub(crate) fn time_to_drain(&self) -> Option<Duration> {
+        let end = self.queues().drain_instant()?;
+        Some(end.saturating_duration_since(Instant::now()))
     }
 }
 

@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::LineDriver;
-use crate::algebra::{State, Units};
-use crate::backend::{Adjustment, Backend, LineTicket, ResetMark, WaiterStatus};
+use crate::algebra::State;
+use crate::backend::{Adjustment, Backend, LineTicket, WaiterStatus};
 use crate::clock::Timestamp;
-use crate::limiter::grant::Grant;
-use crate::limiter::queue::{Drained, QueueBucket};
+use crate::limiter::grant::{Grant, PaidBucket};
+use crate::limiter::queue::{QueueBucket, Unserved, later, paid_buckets};
 
 /// A place in the line of each bucket that has not granted yet.
 ///
@@ -23,22 +23,14 @@ pub(crate) struct LineSlot {
     /// The store of the limiter, which has the lines.
     store: Arc<dyn Backend>,
     ticket: LineTicket,
-    parts: Box<[LinePart]>,
+    /// What was taken from each bucket.
+    parts: Box<[(QueueBucket, PaidBucket)]>,
     /// The instant that the caller was told; once it is granted, that of the grant.
     at: Timestamp,
     /// The first of these, by the clock of the runtime.
     turn: Instant,
     /// Whether it leaves the lines on drop.
     is_held: bool,
-}
-
-/// What was taken from one bucket.
-#[derive(Debug)]
-struct LinePart {
-    bucket: QueueBucket,
-    units: Units,
-    left: State,
-    mark: ResetMark,
 }
 
 impl LineSlot {
@@ -50,17 +42,8 @@ impl LineSlot {
         now: Timestamp,
         wait: Duration,
     ) -> Self {
-        let parts = grants.flat_map(|grant| {
-            grant.paid().map(|paid| {
-                let limit = Arc::clone(grant.shared_limit());
-                let bucket = QueueBucket::new(limit, grant.key().clone(), paid.shard);
-                LinePart { bucket, units: paid.units, left: paid.after, mark: paid.mark }
-            })
-        });
-        let start = Instant::now();
-        // `Instant` may overflow beyond that.
-        let turn = start.checked_add(wait.min(FAR_FUTURE)).unwrap_or(start);
-        let (parts, at) = (parts.collect(), now + wait);
+        let (turn, at) = (later(Instant::now(), wait), now + wait);
+        let parts = paid_buckets(grants).collect();
         Self { store, ticket, parts, at, turn, is_held: true }
     }
 
@@ -104,7 +87,7 @@ impl LineSlot {
     /// # Errors
     ///
     /// If the limiter was drained and its turn would come too late.
-    pub(crate) fn poll(&mut self, waker: &Waker) -> Result<Option<Instant>, Drained> {
+    pub(crate) fn poll(&mut self, waker: &Waker) -> Result<Option<Instant>, Unserved> {
         let mut status = self.ticket.waiter.poll(waker);
         // The waker is stored by now, so a grant by another thread wakes the task, whatever happens
         // in between.
@@ -124,7 +107,7 @@ impl LineSlot {
                 Ok(None)
             }
             WaiterStatus::Waiting => Ok(Some(self.deadline())),
-            WaiterStatus::Drained => Err(Drained),
+            WaiterStatus::Drained => Err(Unserved::Drained),
         }
     }
 
@@ -143,8 +126,8 @@ impl LineSlot {
 
     /// The buckets, and how each of them stands for the next request when it is granted.
     pub(crate) fn bucket_states(&self) -> impl Iterator<Item = (&QueueBucket, State)> {
-        let state = |part: &LinePart| part.bucket.state_at_turn(part.left, self.at);
-        self.parts.iter().map(move |part| (&part.bucket, state(part)))
+        let parts = self.parts.iter();
+        parts.map(|(bucket, paid)| (bucket, bucket.state_at_turn(paid.after, self.at)))
     }
 }
 
@@ -157,9 +140,9 @@ impl Drop for LineSlot {
             // it refunds those, and the others lose the place in line. A check here could be
             // outdated at once, and a grant after it would be lost.
             let mut refunds = SmallVec::<[Adjustment<'_>; 2]>::new();
-            for LinePart { bucket, units, mark, .. } in &self.parts {
-                let refund = Adjustment::refund(bucket.id(), bucket.bucket(), *units);
-                refunds.push(refund.with_mark(*mark));
+            for (bucket, paid) in &self.parts {
+                let refund = Adjustment::refund(bucket.id(), bucket.bucket(), paid.units);
+                refunds.push(refund.with_mark(paid.mark));
             }
             lines.leave(&self.ticket, &refunds);
         }
@@ -170,5 +153,3 @@ impl Drop for LineSlot {
 /// timers fire. With zero, waiters that are due in the same millisecond would run in the order of
 /// their timers and not of the line.
 const DRIVER_TIMEOUT: Duration = Duration::from_millis(10);
-
-const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 86_400);

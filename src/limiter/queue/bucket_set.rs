@@ -7,6 +7,7 @@ use crate::algebra::{Bucket, State};
 use crate::backend::{BucketId, Key};
 use crate::clock::Timestamp;
 use crate::limiter::Limit;
+use crate::limiter::grant::{Grant, PaidBucket};
 
 /// The buckets of a reservation, sorted by name. All reservations on the same set share a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,18 @@ pub(crate) struct QueueBucket {
     limit: Arc<Limit>,
     key: Key,
     shard: u32,
+}
+
+/// The buckets that these grants were taken from, and what was taken from each.
+pub(crate) fn paid_buckets<'g>(
+    grants: impl Iterator<Item = &'g Grant>,
+) -> impl Iterator<Item = (QueueBucket, PaidBucket)> {
+    grants.flat_map(|grant| {
+        grant.paid().map(|paid| {
+            let limit = Arc::clone(grant.shared_limit());
+            (QueueBucket::new(limit, grant.key().clone(), paid.shard), paid)
+        })
+    })
 }
 
 impl QueueBucket {

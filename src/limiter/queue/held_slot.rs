@@ -6,10 +6,10 @@ use std::task::Context;
 
 use tokio::time::Instant;
 
-use super::bucket_set::{BucketSet, QueueBucket};
+use super::bucket_set::{BucketSet, QueueBucket, paid_buckets};
 use super::registry::{QueueRegistry, SharedQueue};
 use super::time_slot::{SlotKey, Taken, TimeSlot};
-use super::wait_queue::{Drained, WaiterGrant};
+use super::wait_queue::{Unserved, WaiterGrant};
 use crate::algebra::State;
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
@@ -65,13 +65,8 @@ impl HeldSlot {
         at: Timestamp,
         now: Timestamp,
     ) -> Self {
-        let taken = grants.flat_map(|grant| {
-            grant.paid().map(|paid| {
-                let limit = Arc::clone(grant.shared_limit());
-                let part = QueueBucket::new(limit, grant.key().clone(), paid.shard);
-                let (units, unpaid, after) = (paid.units, paid.unpaid(), paid.after);
-                (part, Taken { units, unpaid, after })
-            })
+        let taken = paid_buckets(grants).map(|(part, paid)| {
+            (part, Taken { units: paid.units, unpaid: paid.unpaid(), after: paid.after })
         });
         let (buckets, taken) = BucketSet::from_taken(taken.collect());
         let made = registry.event(now);
@@ -109,7 +104,7 @@ impl HeldSlot {
     /// # Errors
     ///
     /// If the limiter was drained and its turn would come too late.
-    pub(crate) fn poll(&self, cx: &Context<'_>) -> Result<Option<Instant>, Drained> {
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Result<Option<Instant>, Unserved> {
         let now = Instant::now();
         self.queue.with(|waiters, wakers| waiters.poll(&self.own, cx.waker(), now, wakers))
     }

@@ -132,7 +132,6 @@
 //! waiters, and its own timer for a waiter that is alone.
 
 mod bucket_set;
-mod drain;
 mod free_slots;
 mod give_back;
 mod held_slot;
@@ -143,12 +142,12 @@ mod store_clock;
 mod time_slot;
 mod undo;
 mod wait_queue;
-mod wakers;
 
-pub(crate) use self::bucket_set::QueueBucket;
+pub(crate) use self::bucket_set::{QueueBucket, paid_buckets};
 pub(crate) use self::held_slot::{HeldSlot, SlotTurn};
 pub(crate) use self::registry::QueueRegistry;
 #[cfg(feature = "memory")]
 pub(crate) use self::store_clock::StoreClock;
+pub(crate) use self::store_clock::later;
 pub(crate) use self::time_slot::StoreEvent;
-pub(crate) use self::wait_queue::Drained;
+pub(crate) use self::wait_queue::Unserved;

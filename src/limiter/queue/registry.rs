@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use super::bucket_set::BucketSet;
 use super::ledger::{Ledger, Ledgers, lock};
 use super::queue_index::QueueIndex;
+use super::store_clock::later;
 use super::time_slot::StoreEvent;
-use super::wait_queue::WaitQueue;
-use super::wakers::Wakers;
+use super::wait_queue::{WaitQueue, Wakers};
 use crate::algebra::Units;
 use crate::backend::{Backend, BucketId, Key};
 use crate::clock::Timestamp;
@@ -135,19 +135,23 @@ impl QueueRegistry {
         NonZeroU64::new(u64::try_from(Arc::as_ptr(self).addr()).ok()?)
     }
 
-    /// Lets no request wait beyond `end`, or beyond an earlier instant that was set before. Returns
-    /// the instant that counts, and the queues that may have waiters.
-    pub(super) fn drain(&self, end: Instant) -> (Instant, Vec<Arc<SharedQueue>>) {
+    /// Lets no request wait for longer than `within`, or beyond an earlier instant that was set
+    /// before.
+    pub(crate) fn drain(&self, within: Duration) {
+        let now = Instant::now();
         // No waiter is missed: one that enters after this reads the deadline itself, and one that
-        // entered before is in a queue that is returned.
+        // entered before is in a queue that is visited.
         let end = {
             let mut known = lock(&self.drain_deadline);
+            let end = later(now, within);
             let end = known.map_or(end, |known| known.min(end));
-            *known = Some(end);
-            end
+            *known.insert(end)
         };
         self.drained.notify_waiters();
-        (end, self.all())
+        for queue in self.all() {
+            queue.with(|waiters, wakers| waiters.drain(end, now, wakers));
+            queue.undo_free_slots();
+        }
     }
 }
 

@@ -32,7 +32,12 @@ struct Anchor(Timestamp, Instant);
 /// run at different speeds.
 const WINDOW: Duration = Duration::from_secs(15);
 
-/// Later instants are cut off, since a runtime may be unable to represent them.
+/// The instant after a wait. Later instants than in thirty years are cut off, since a runtime may be
+/// unable to represent them.
+pub(crate) fn later(now: Instant, wait: Duration) -> Instant {
+    now.checked_add(wait.min(FAR_FUTURE)).unwrap_or(now)
+}
+
 const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 impl StoreClock {
@@ -80,12 +85,10 @@ impl Anchor {
 
     fn instant_of(self, at: Timestamp) -> Instant {
         let Self(shown, heard) = self;
-        let instant = if at >= shown {
-            heard.checked_add(at.since(shown).min(FAR_FUTURE))
-        } else {
-            heard.checked_sub(shown.since(at))
-        };
-        instant.unwrap_or(heard)
+        match at >= shown {
+            true => later(heard, at.since(shown)),
+            false => heard.checked_sub(shown.since(at)).unwrap_or(heard),
+        }
     }
 
     fn time_at(self, now: Instant) -> Timestamp {

@@ -30,7 +30,6 @@ use tokio::time::Instant;
 use super::free_slots::FreeSlots;
 use super::store_clock::StoreClock;
 use super::time_slot::{Cost, SlotKey, TimeSlot};
-use super::wakers::{Wakers, replace_waker};
 use crate::clock::Timestamp;
 
 /// How many waiters are looked at for one that can use a free slot, when its instant has come.
@@ -137,7 +136,7 @@ impl WaitQueue {
         waker: &Waker,
         now: Instant,
         wakers: &mut Wakers,
-    ) -> Result<Option<Instant>, Drained> {
+    ) -> Result<Option<Instant>, Unserved> {
         // All of them, in the order of their slots, and not this waiter alone: the timers of
         // several waiters may fire in any order.
         self.grant_due(now, Some(own.key), wakers);
@@ -151,7 +150,7 @@ impl WaitQueue {
         own: &TimeSlot,
         waker: &Waker,
         wakers: &mut Wakers,
-    ) -> Result<Option<Instant>, Drained> {
+    ) -> Result<Option<Instant>, Unserved> {
         if self.granted.contains_key(&own.key) {
             return Ok(None);
         }
@@ -163,7 +162,8 @@ impl WaitQueue {
         let until = next.fold(self.due(own.key), Instant::min);
         let class = self.classes.get_mut(&own.cost());
         // Neither granted nor in line: only a drain removes a waiter that still has its handle.
-        let waiter = class.and_then(|class| class.waiters.get_mut(&own.key)).ok_or(Drained)?;
+        let waiter =
+            class.and_then(|class| class.waiters.get_mut(&own.key)).ok_or(Unserved::Drained)?;
         waiter.alarm = until;
         wakers.discard.extend(replace_waker(&mut waiter.waker, waker));
         Ok(Some(until))
@@ -426,6 +426,27 @@ impl CostClass {
     }
 }
 
-/// The limiter was drained, and the turn of this waiter would have come too late.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Drained;
+/// Why a waiter gets no turn. It has given up its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unserved {
+    /// The limiter was drained, and its turn would have come too late.
+    Drained,
+    /// It has waited for as long as it may.
+    Expired,
+}
+
+/// Wakers to be woken and wakers to be dropped, once the queue is unlocked. Both run code of the
+/// runtime, which may call this queue again.
+#[derive(Debug, Default)]
+pub(super) struct Wakers {
+    pub(super) wake: Vec<Waker>,
+    pub(super) discard: Vec<Waker>,
+}
+
+/// Stores a waker. Returns the one that it replaces, or `None` if that wakes the same task.
+fn replace_waker(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
+    match slot {
+        Some(known) if known.will_wake(waker) => None,
+        slot => slot.replace(waker.clone()),
+    }
+}
