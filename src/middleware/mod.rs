@@ -300,10 +300,8 @@ mod buffer_body;
 mod buffered_body;
 mod call_response;
 mod decide;
-mod first_words;
 mod future;
 mod layer;
-mod layer_after;
 mod ledger;
 mod lock_out;
 mod log;
@@ -319,8 +317,13 @@ mod planned_rule;
 mod portion;
 mod queue;
 mod queued_call;
+#[cfg(feature = "axum")]
 mod read_on;
-mod read_on_bounds;
+#[cfg(not(feature = "axum"))]
+mod read_on {
+    /// Nothing, as only bodies of axum are read: others may be of any type.
+    pub(super) fn read_on<B>(_: &std::sync::Arc<super::plan::Plan>, _: http::Request<B>) {}
+}
 mod reject;
 mod response_head;
 mod rule;
@@ -339,7 +342,6 @@ pub use self::buffered_body::BufferedBody;
 pub(crate) use self::buffered_body::{BufferError, buffer};
 #[cfg(feature = "axum")]
 pub(crate) use self::call_response::{ResponseStyle, response_of, snapshot_fields};
-pub use self::first_words::{IntoCost, IntoRule};
 pub use self::future::ResponseFuture;
 pub use self::layer::{IsOne, One, RateLimitLayer, Several};
 #[cfg(feature = "axum")]
@@ -350,5 +352,6 @@ pub use self::portion::{Portion, PortionError};
 pub use self::queue::{Queue, QueueFull};
 pub use self::response_head::ResponseHead;
 pub use self::rule::{ChosenLimit, MissingKey, Rule};
+pub use self::rule_builder::{IntoCost, IntoRule};
 pub use self::service::RateLimit;
 pub use crate::limiter::OnFailure;

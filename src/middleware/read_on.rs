@@ -12,47 +12,33 @@
 //! Clients must not use this to keep a server busy. So there are bounds on the bytes, on the time and
 //! on how many requests are read at once; beyond them, a connection is closed as before.
 
-#[cfg(feature = "axum")]
 use std::any::Any;
-#[cfg(feature = "axum")]
 use std::future::poll_fn;
-#[cfg(feature = "axum")]
 use std::pin::Pin;
 use std::sync::Arc;
-#[cfg(feature = "axum")]
 use std::sync::atomic::Ordering;
 
-#[cfg(feature = "axum")]
 use axum::body::Body;
 use http::Request;
-#[cfg(feature = "axum")]
 use http::{Method, Version, header::EXPECT};
-#[cfg(feature = "axum")]
 use http_body::Body as _;
 
 use super::plan::Plan;
-#[cfg(feature = "axum")]
-use super::read_on_bounds::ReadOn;
+use super::rule::ReadOn;
 
 /// Reads on what the client still sends of this request, in a task.
 ///
 /// Only the bodies of axum are read, as others may be of any type.
 #[inline]
 pub(super) fn read_on<B: 'static>(plan: &Arc<Plan>, request: Request<B>) {
-    #[cfg(feature = "axum")]
-    {
-        let mut request = Some(request);
-        let any: &mut dyn Any = &mut request;
-        let request = any.downcast_mut::<Option<Request<Body>>>().and_then(Option::take);
-        if let Some(request) = request {
-            begin(plan, request);
-        }
+    let mut request = Some(request);
+    let any: &mut dyn Any = &mut request;
+    let request = any.downcast_mut::<Option<Request<Body>>>().and_then(Option::take);
+    if let Some(request) = request {
+        begin(plan, request);
     }
-    #[cfg(not(feature = "axum"))]
-    let _ = (plan, request);
 }
 
-#[cfg(feature = "axum")]
 #[cold]
 #[inline(never)]
 fn begin(plan: &Arc<Plan>, request: Request<Body>) {
@@ -77,7 +63,6 @@ fn begin(plan: &Arc<Plan>, request: Request<Body>) {
 }
 
 /// Reads a body to its end, or until it has more than so many bytes.
-#[cfg(feature = "axum")]
 async fn discard(mut body: Body, bytes: u64) {
     let mut left = bytes;
     while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
@@ -90,10 +75,8 @@ async fn discard(mut body: Body, bytes: u64) {
 }
 
 /// One of the requests of a layer that are read on.
-#[cfg(feature = "axum")]
 struct Place(Arc<Plan>);
 
-#[cfg(feature = "axum")]
 impl Place {
     fn take(plan: &Arc<Plan>) -> Option<Self> {
         let ReadOn { at_once, .. } = plan.settings.read_on;
@@ -104,7 +87,6 @@ impl Place {
     }
 }
 
-#[cfg(feature = "axum")]
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.read_on.fetch_sub(1, Ordering::Relaxed);

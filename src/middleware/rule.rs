@@ -13,7 +13,6 @@ use http::StatusCode;
 use super::call_response::ResponseStyle;
 use super::portion::Portion;
 use super::queue::Queue;
-use super::read_on_bounds::ReadOn;
 use super::response_head::ResponseHead;
 use crate::backend::{BucketId, Key};
 use crate::fields::{ForeignFields, PartitionKey};
@@ -313,6 +312,22 @@ pub(super) struct LayerSettings {
     pub(super) exposes: bool,
     pub(super) read_on: ReadOn,
     pub(super) foreign_fields: ForeignFields,
+}
+
+/// How much is read on.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "axum"), allow(dead_code, reason = "only bodies of axum are read on"))]
+pub(super) struct ReadOn {
+    pub(super) bytes: u64,
+    pub(super) time: Duration,
+    pub(super) at_once: usize,
+}
+
+impl Default for ReadOn {
+    /// Most uploads, also over slow connections, and few enough that a flood of them costs little.
+    fn default() -> Self {
+        Self { bytes: 16 << 20, time: Duration::from_secs(10), at_once: 100 }
+    }
 }
 
 impl LayerSettings {

@@ -1,15 +1,15 @@
-//! The methods that build a [`Rule`].
+//! The methods that build a [`Rule`], and what they and a layer take.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 
-use super::rule::ChosenLimit;
-use super::rule::{RequestCost, Rule};
-use super::{IntoCost, MissingKey, Portion, ResponseHead};
+use super::rule::{ChosenLimit, RequestCost, Rule};
+use super::{MissingKey, Portion, ResponseHead};
 use crate::key::{Head, IntoExtracted, KeyExtractor, from_fn};
 use crate::limiter::{BlockAfter, Limit};
+use crate::quota::tokens_of;
 
 /// What a request pays: the limit, the key and the cost.
 impl Rule {
@@ -518,5 +518,42 @@ impl From<&Limit> for Rule {
 impl From<&Arc<Limit>> for Rule {
     fn from(limit: &Arc<Limit>) -> Self {
         Self::with_limit(Arc::clone(limit))
+    }
+}
+
+/// A [`Rule`], or a [`Limit`](crate::Limit), which becomes a rule without further settings.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a rule of a layer",
+    note = "a layer takes a `&Limit` or a `Rule`, and others by `and`: \
+            `limiter.layer(&A).and(Rule::new(&B).key(..))`"
+)]
+pub trait IntoRule {
+    /// Converts the value into a rule.
+    fn into_rule(self) -> Rule;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Into<Rule>> IntoRule for T {
+    fn into_rule(self) -> Rule {
+        self.into()
+    }
+}
+
+/// The tokens that each request takes: an integer of any type.
+///
+/// One below zero, or above what a `u64` holds, is more than any limit can grant.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a cost in tokens",
+    note = "a cost is an integer; give a closure to `cost_with`: `.cost_with(|head| ..)`"
+)]
+pub trait IntoCost {
+    /// Converts the value into tokens.
+    fn into_cost(self) -> u64;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: TryInto<u64>> IntoCost for T {
+    fn into_cost(self) -> u64 {
+        tokens_of(self)
     }
 }
