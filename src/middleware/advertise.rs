@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
-use crate::fields::{FieldSet, FieldSetBuilder, Member};
+use crate::fields::{FieldSet, Member};
 use crate::key::Key;
 use crate::limiter::{CompleteAnswer, Demand, Level, Limit, QueueBucket, UsedTurn};
 
@@ -12,11 +12,8 @@ pub(super) fn field_set(
     demands: &[Demand<RuleLimit<'_>>],
     outcome: &CompleteAnswer,
 ) -> FieldSet {
-    let mut fields = plan.fields();
-    for (demand, level) in outcome.levels(demands) {
-        push_member(&mut fields, plan, (demand.limit(), &demand.key), &level);
-    }
-    fields.build()
+    let levels = outcome.levels(demands);
+    fields_of(plan, levels.map(|(demand, level)| (demand.limit(), &demand.key, level)))
 }
 
 /// The limits of a request that has waited, and how they stand at its turn, in the order of the rules.
@@ -33,23 +30,16 @@ pub(super) fn levels_at_turn<'t>(plan: &Plan, turn: &'t UsedTurn) -> Vec<(&'t Qu
     levels
 }
 
-/// The fields of the response to a request that has waited.
-pub(super) fn fields_after_turn(plan: &Plan, levels: &[(&QueueBucket, Level)]) -> FieldSet {
+/// The fields that show these limits, each with its key.
+pub(super) fn fields_of<'m>(
+    plan: &Plan,
+    members: impl Iterator<Item = (&'m Limit, &'m Key, Level)>,
+) -> FieldSet {
     let mut fields = plan.fields();
-    for (part, level) in levels {
-        push_member(&mut fields, plan, (part.limit(), part.key()), level);
+    for (limit, key, level) in members {
+        let (policy, partition_key) = (plan.policy(limit), plan.partition_key_of(key));
+        let (level, partition_key) = (&level, partition_key.as_deref());
+        fields.push(Member { policy: &policy, limit, level, partition_key });
     }
     fields.build()
-}
-
-/// Adds a limit with its key.
-pub(super) fn push_member(
-    fields: &mut FieldSetBuilder,
-    plan: &Plan,
-    (limit, key): (&Limit, &Key),
-    level: &Level,
-) {
-    let (policy, partition_key) = (plan.policy(limit), plan.partition_key_of(key));
-    let partition_key = partition_key.as_deref();
-    fields.push(Member { policy: &policy, limit, level, partition_key });
 }

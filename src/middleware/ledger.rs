@@ -9,7 +9,7 @@ use http::{Extensions, Response};
 use smallvec::SmallVec;
 
 use super::actual_cost::ActualCost;
-use super::advertise::push_member;
+use super::advertise::fields_of;
 use super::meter::Meter;
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
@@ -169,13 +169,8 @@ impl RequestLedger {
     pub(super) fn changed_fields(&self) -> Option<FieldSet> {
         let Entries { charges, .. } = &*self.entries();
         let enforced = || charges.iter().filter(|entry| !entry.is_shadow);
-        enforced().any(|entry| entry.has_changed).then(|| {
-            let mut fields = self.plan.fields();
-            for ChargeEntry { grant, level, .. } in enforced() {
-                push_member(&mut fields, &self.plan, (grant.limit(), grant.key()), level);
-            }
-            fields.build()
-        })
+        let members = enforced().map(|one| (one.grant.limit(), one.grant.key(), one.level));
+        enforced().any(|entry| entry.has_changed).then(|| fields_of(&self.plan, members))
     }
 
     pub(super) fn is_exposed(&self) -> bool {

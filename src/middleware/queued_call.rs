@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::action::{Patience, QueuedSlot, Refusal, Rejection, Shadow};
-use super::advertise::{fields_after_turn, levels_at_turn};
+use super::advertise::{fields_of, levels_at_turn};
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
 use super::lock_out;
@@ -222,7 +222,9 @@ where
                 if let Some(ledger) = &ledger.0 {
                     ledger.stand(&levels);
                 }
-                fields_after_turn(&plan, &levels)
+                let members = levels.iter();
+                let members = members.map(|(part, level)| (part.limit(), part.key(), *level));
+                fields_of(&plan, members)
             });
             let on_response = OnResponse::new(fields, timing, ledger);
             return Poll::Ready(Ok(QueueExit::Called(future, on_response)));
