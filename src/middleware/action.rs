@@ -72,13 +72,19 @@ pub(super) struct Refusal<'p> {
     pub(super) by_limits: bool,
 }
 
-/// The slot of a request that waits, with all that the request holds meanwhile.
+/// The slot of a request that waits.
 pub(super) struct QueuedSlot {
     pub(super) booking: ReservedSlot,
+    pub(super) jitter: Duration,
+    pub(super) waiter: QueuedWaiter,
+}
+
+/// What a request holds while it waits.
+pub(super) struct QueuedWaiter {
     /// The limit that makes it wait: of several, the one with the longest wait.
     pub(super) limit: Arc<Limit>,
+    /// Counts the request as a waiter until the inner service is called.
     pub(super) guard: WaiterGuard,
-    pub(super) jitter: Duration,
     pub(super) ledger: Option<Arc<RequestLedger>>,
     /// Charged at its turn.
     pub(super) shadows: Vec<Shadow>,
@@ -96,23 +102,6 @@ pub(super) struct Patience {
     pub(super) demands: RuleDemands<'static>,
     /// Added to the wait of its refusal.
     pub(super) jitter: Duration,
-}
-
-impl Action<'_> {
-    pub(super) const fn reject(status: StatusCode) -> Self {
-        Self::Reject(Rejection::Status(status, OutageHint::SOON.after))
-    }
-
-    /// The store has not decided.
-    pub(super) fn unavailable(error: &BackendError) -> Self {
-        Self::Reject(Rejection::unavailable(error))
-    }
-}
-
-impl<'p> From<Rejection<'p>> for Action<'p> {
-    fn from(rejection: Rejection<'p>) -> Self {
-        Self::Reject(rejection)
-    }
 }
 
 impl Rejection<'_> {

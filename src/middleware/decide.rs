@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::action::{
-    Action, EventualAction, Patience, QueuedSlot, Refusal, Rejection, RenderedAction, RuleDemands,
-    to_static,
+    Action, EventualAction, Patience, QueuedSlot, QueuedWaiter, Refusal, Rejection, RenderedAction,
+    RuleDemands, to_static,
 };
 use super::advertise::field_set;
 use super::ledger::RequestLedger;
@@ -131,7 +131,7 @@ fn ask<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualAction<
             let acting = Answer::pending(async move { Ok(acting.await) });
             let detached = DetachOnDrop::new(acting);
             // `acting` never fails.
-            Box::pin(async move { detached.await.unwrap_or_else(|_| Action::reject(UNAVAILABLE)) })
+            Box::pin(async move { detached.await.unwrap_or_else(|error| unavailable(&error)) })
         }
     })
 }
@@ -152,7 +152,7 @@ fn act<'p>(
         }
         Decided::TooLarge(error) => Action::Reject(Rejection::Unasked(error)),
         Decided::Uncounted => run_uncharged(plan),
-        Decided::Failed(error) => Action::unavailable(&error),
+        Decided::Failed(error) => unavailable(&error),
     }
 }
 
@@ -222,7 +222,7 @@ fn enqueue<'p>(
     let (Some(queue), Some(limit), Some(booking)) =
         (submission.queue, Grant::slowest(grants.iter()).cloned(), booking)
     else {
-        return Action::unavailable(&BackendError::incomplete());
+        return unavailable(&BackendError::incomplete());
     };
     // Counted only here: a request that need not wait does not count.
     let guard = match plan.waiters.add(&queue, counted_keys(plan, &demands)) {
@@ -246,16 +246,8 @@ fn enqueue<'p>(
     let promised = wait.saturating_add(jitter);
     let stay = plan.limiter.join(&demands, asking, &answer, &limit, promised);
     let shadows = Vec::new();
-    Action::Queue(Box::new(QueuedSlot {
-        booking,
-        limit,
-        guard,
-        jitter,
-        ledger,
-        shadows,
-        stay,
-        patience,
-    }))
+    let waiter = QueuedWaiter { limit, guard, ledger, shadows, stay, patience };
+    Action::Queue(Box::new(QueuedSlot { booking, jitter, waiter }))
 }
 
 /// The keys for which the request counts as a waiter.
@@ -297,6 +289,11 @@ fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
     let removes = plan.settings.foreign_fields == ForeignFields::Remove;
     let fields = removes.then(|| plan.fields().build());
     Action::Run(OnResponse::new(fields, None, RunningLedger(ledger)))
+}
+
+/// The store has not decided.
+fn unavailable<'p>(error: &BackendError) -> Action<'p> {
+    Action::Reject(Rejection::unavailable(error))
 }
 
 const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;

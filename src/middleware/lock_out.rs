@@ -18,12 +18,16 @@ pub(super) fn count_after<'p>(plan: &Arc<Plan>, action: EventualAction<'p>) -> E
             let Refusal { demands, outcome, status, jitter, by_limits } = refusal;
             let demands = to_static(&demands);
             let refusal = Refusal { demands, outcome, status, jitter, by_limits };
-            EventualAction::Pending(Box::pin(async move { reject(plan, refusal).await.into() }))
+            EventualAction::Pending(Box::pin(
+                async move { Action::Reject(reject(plan, refusal).await) },
+            ))
         }
         EventualAction::Ready(action) => EventualAction::Ready(action),
         EventualAction::Pending(pending) => EventualAction::Pending(Box::pin(async move {
             match pending.await {
-                Action::Reject(Rejection::Refused(refusal)) => reject(plan, refusal).await.into(),
+                Action::Reject(Rejection::Refused(refusal)) => {
+                    Action::Reject(reject(plan, refusal).await)
+                }
                 action => action,
             }
         })),

@@ -5,25 +5,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::action::{Patience, QueuedSlot, Refusal, Rejection, Shadow};
+use super::action::{Patience, QueuedSlot, QueuedWaiter, Refusal, Rejection};
 use super::advertise::{fields_of, levels_at_turn};
 use super::body::RefusalText;
-use super::ledger::RequestLedger;
 use super::lock_out;
 use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
 use super::read_on::read_on;
-use super::reject::{TOO_MANY, render, render_drained};
+use super::reject::{TOO_MANY, render};
 use super::shadow;
-use super::waiter_counter::WaiterGuard;
-use crate::fields;
+use crate::fields::{self, OutageHint};
 use crate::key::Head;
-use crate::limiter::{Limit, PendingTurn, QueueStay, QueueStep, Unserved, UsedTurn, Wait};
+use crate::limiter::{PendingTurn, QueueStay, QueueStep, Unserved, UsedTurn, Wait};
 
 pin_project! {
     // Boxed as a whole, so that the futures of requests that do not wait stay small.
@@ -41,8 +39,8 @@ pin_project! {
         Waiting { #[pin] wait: Wait },
         // Its turn has come; the inner service is not called yet.
         Turn { turn: Option<PendingTurn> },
-        // It has left, and the store is asked when it should come back.
-        Expired { rejection: PendingRejection, left: Option<(Arc<Plan>, Request<B>)> },
+        // It has left. The store may be asked when it should come back.
+        Left { rejection: PendingRejection, left: Option<(Arc<Plan>, Request<B>)> },
     }
 }
 
@@ -53,14 +51,7 @@ struct WaitingRequest<S, B> {
     request: Request<B>,
     since: Instant,
     plan: Arc<Plan>,
-    /// The limit that makes it wait.
-    limit: Arc<Limit>,
-    /// Counts the request as a waiter until the inner service is called.
-    guard: WaiterGuard,
-    ledger: Option<Arc<RequestLedger>>,
-    stay: Option<QueueStay>,
-    shadows: Vec<Shadow>,
-    patience: Option<Patience>,
+    waiter: QueuedWaiter,
 }
 
 /// The turn of a request while its service is called. If the call panics, the request has run all
@@ -99,22 +90,11 @@ impl<S, B> QueuedCall<S, B> {
         plan: Arc<Plan>,
         slot: QueuedSlot,
     ) -> Pin<Box<Self>> {
-        let QueuedSlot { booking, limit, guard, jitter, ledger, shadows, stay, patience } = slot;
+        let QueuedSlot { booking, jitter, waiter } = slot;
         let since = Instant::now();
-        let expires = patience.as_ref().and_then(|one| since.checked_add(one.max_wait));
+        let expires = waiter.patience.as_ref().and_then(|one| since.checked_add(one.max_wait));
         let wait = Wait::new(booking, jitter, Some(plan.limiter.queues())).expiring(expires);
-        let held = WaitingRequest {
-            service,
-            request,
-            since,
-            plan,
-            limit,
-            guard,
-            ledger,
-            stay,
-            shadows,
-            patience,
-        };
+        let held = WaitingRequest { service, request, since, plan, waiter };
         Box::pin(Self { stage: QueuedCallStage::Waiting { wait }, held: Some(held) })
     }
 }
@@ -140,31 +120,23 @@ where
                     Err(unserved) => {
                         let Some(held) = this.held.take() else { return Poll::Pending };
                         // Dropping the rest frees its room in the queue.
-                        let WaitingRequest { plan, request, stay, patience, .. } = held;
+                        let WaitingRequest { plan, request, waiter, .. } = held;
+                        let QueuedWaiter { stay, patience, .. } = waiter;
                         // While the server shuts down, the refusal is not due to the client.
                         let is_drained = plan.limiter.time_to_drain().is_some();
-                        match (unserved, patience) {
-                            (Unserved::Expired, Some(patience)) if !is_drained => {
-                                if let Some(stay) = stay {
-                                    stay.end(QueueStep::Expired);
-                                }
-                                let rejection = Box::pin(reject(Arc::clone(&plan), patience));
-                                let left = Some((plan, request));
-                                this.stage.set(QueuedCallStage::Expired { rejection, left });
-                                continue;
-                            }
-                            _ => {
-                                if let Some(stay) = stay {
-                                    stay.end(QueueStep::Drained);
-                                }
-                            }
+                        let has_expired = unserved == Unserved::Expired && !is_drained;
+                        let patience = patience.filter(|_| has_expired);
+                        let step = patience.as_ref().map(|_| QueueStep::Expired);
+                        if let Some(stay) = stay {
+                            stay.end(step.unwrap_or(QueueStep::Drained));
                         }
-                        let response = render_drained(&plan, &Head::new(&request));
-                        read_on(&plan, request);
-                        return Poll::Ready(Ok(QueueExit::Rejected(response)));
+                        let rejection = Box::pin(reject(Arc::clone(&plan), patience));
+                        let left = Some((plan, request));
+                        this.stage.set(QueuedCallStage::Left { rejection, left });
+                        continue;
                     }
                 },
-                QueuedCallStageProjection::Expired { rejection, left } => {
+                QueuedCallStageProjection::Left { rejection, left } => {
                     let rejection = ready!(rejection.as_mut().poll(cx));
                     let Some((plan, request)) = left.take() else { return Poll::Pending };
                     let response = render(&plan, &rejection, &Head::new(&request));
@@ -188,18 +160,8 @@ where
             let (Some(held), Some(pending)) = (this.held.take(), turn.take()) else {
                 return Poll::Pending;
             };
-            let WaitingRequest {
-                mut service,
-                mut request,
-                since,
-                plan,
-                limit,
-                guard,
-                ledger,
-                stay,
-                shadows,
-                ..
-            } = held;
+            let WaitingRequest { mut service, mut request, since, plan, waiter } = held;
+            let QueuedWaiter { limit, guard, ledger, stay, shadows, .. } = waiter;
             // Their answers are not waited for: the request runs at its instant.
             shadow::charge_beside(&plan, ledger.as_ref(), shadows);
             if let Some(ledger) = &ledger {
@@ -233,17 +195,20 @@ where
 }
 
 /// The rejection of a request that has waited for as long as it may: what a new one would be told that
-/// costs the same.
-async fn reject(plan: Arc<Plan>, patience: Patience) -> Rejection<'static> {
-    let Patience { demands, jitter, .. } = patience;
+/// costs the same. Without patience, it has left because the limiter is drained.
+async fn reject(plan: Arc<Plan>, patience: Option<Patience>) -> Rejection<'static> {
+    let Some(Patience { demands, jitter, .. }) = patience else {
+        plan.log.drained(plan.limit());
+        return Rejection::Status(StatusCode::SERVICE_UNAVAILABLE, OutageHint::SOON.after);
+    };
     match plan.limiter.look(&demands).await {
         Ok(outcome) => {
             let status = TOO_MANY;
             let refusal = Refusal { demands, outcome, status, jitter, by_limits: true };
-            if !plan.counts_refusals {
-                return Rejection::Refused(refusal);
+            match plan.counts_refusals {
+                true => lock_out::reject(plan, refusal).await,
+                false => Rejection::Refused(refusal),
             }
-            lock_out::reject(plan, refusal).await
         }
         Err(error) => Rejection::unavailable(&error),
     }

@@ -30,26 +30,22 @@ pub(super) fn render(
     rejection: &Rejection<'_>,
     head: &Head<'_>,
 ) -> Response<RefusalText> {
-    match rejection {
+    let response = match rejection {
         Rejection::Refused(Refusal { demands, outcome, status, jitter, .. }) => {
-            render_refusal(plan, demands, outcome, *status, *jitter, head)
+            return render_refusal(plan, demands, outcome, *status, *jitter, head);
         }
-        Rejection::Unasked(error) => {
-            omit_body_for_head(head, to_refusal_text(render_unasked(plan, error, head)))
-        }
+        Rejection::Unasked(error) => render_unasked(plan, error, head),
         Rejection::NoKey(NoKey { status, detail, challenge }) => {
             let soon = OutageHint::SOON.after;
             let mut response = render_status(plan, *status, detail.as_deref(), soon, head);
             if let Some(scheme) = challenge {
                 fields::put_challenge(&mut response, scheme);
             }
-            omit_body_for_head(head, to_refusal_text(response))
+            response
         }
-        Rejection::Status(status, after) => {
-            let response = render_status(plan, *status, None, *after, head);
-            omit_body_for_head(head, to_refusal_text(response))
-        }
-    }
+        Rejection::Status(status, after) => render_status(plan, *status, None, *after, head),
+    };
+    omit_body_for_head(head, response.map(RefusalText::new))
 }
 
 /// Renders the response to a request that limits have refused.
@@ -106,7 +102,7 @@ pub(super) fn render_refusal(
     if let Some(after) = after.filter(|_| !names_time) {
         fields::put_exact_wait(&mut response, head.extensions(), after);
     }
-    omit_body_for_head(head, to_refusal_text(response))
+    omit_body_for_head(head, response.map(RefusalText::new))
 }
 
 /// Renders the refusal by the only limit of a layer from the text that is kept of it; `None` if the layer
@@ -139,10 +135,6 @@ fn omit_body_for_head(
     response
 }
 
-fn to_refusal_text(response: Response<Bytes>) -> Response<RefusalText> {
-    response.map(RefusalText::new)
-}
-
 /// Renders the response to a request that no wait helps.
 fn render_unasked(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Response<Bytes> {
     plan.log.refused_unasked(error);
@@ -160,21 +152,6 @@ fn render_unasked(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Response
     response
 }
 
-/// Renders the response to a request that leaves the queue because the limiter is drained.
-pub(super) fn render_drained(plan: &Plan, head: &Head<'_>) -> Response<RefusalText> {
-    plan.log.drained(plan.limit());
-    omit_body_for_head(
-        head,
-        to_refusal_text(render_status(
-            plan,
-            StatusCode::SERVICE_UNAVAILABLE,
-            None,
-            OutageHint::SOON.after,
-            head,
-        )),
-    )
-}
-
 /// Renders a status for a layer without a plan: one that answers before any rule is asked.
 pub(super) fn render_failure(
     head: &Head<'_>,
@@ -183,7 +160,7 @@ pub(super) fn render_failure(
 ) -> Response<RefusalText> {
     let wording = if is_grpc(head) { Wording::Grpc } else { Wording::ProblemDetails };
     let response = fields::failure(wording, status, detail, OutageHint::SOON);
-    omit_body_for_head(head, to_refusal_text(response))
+    omit_body_for_head(head, response.map(RefusalText::new))
 }
 
 /// Renders another status. A 503 asks the client to retry after so long.

@@ -53,7 +53,7 @@ pub(super) fn charge_after<'p>(
 
 fn at_its_turn(mut action: Action<'_>, shadows: Vec<Shadow>) -> Action<'_> {
     if let Action::Queue(slot) = &mut action {
-        slot.shadows = shadows;
+        slot.waiter.shadows = shadows;
     }
     action
 }
