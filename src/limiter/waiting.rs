@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::Limit;
 use super::engine::RateLimiter;
 use crate::backend::Key;
@@ -75,14 +73,8 @@ impl RateLimiter {
             // The deadline is set already. So no request is missed while the shards are visited one
             // by one: one that enters its line behind the visit reads the deadline at its first
             // poll.
-            memory.drain(id, self.time_to_drain().unwrap_or(within));
+            memory.drain(id, queues.time_to_drain().unwrap_or(within));
         }
-    }
-
-    /// How long a request may still wait, if the limiter is drained.
-    pub(crate) fn time_to_drain(&self) -> Option<Duration> {
-        let end = self.queues().drain_instant()?;
-        Some(end.saturating_duration_since(Instant::now()))
     }
 }
 

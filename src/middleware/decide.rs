@@ -177,7 +177,7 @@ impl Submission {
         // If the queue has no room, the request reserves no slot: it could not keep it.
         // Not counted yet: the store may admit the request at once. `enqueue` counts it.
         let checked = plan.waiters.check(&queue, || counted_keys(plan, demands));
-        let drain = limiter.time_to_drain();
+        let drain = limiter.queues().time_to_drain();
         let status = match (checked, drain) {
             (Err(refusal), None) => status_of_refusal(&queue, refusal),
             (Err(QueueRefusal::Full), Some(_)) => queue.on_full.status(),

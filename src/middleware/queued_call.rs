@@ -123,7 +123,7 @@ where
                         let WaitingRequest { plan, request, waiter, .. } = held;
                         let QueuedWaiter { stay, patience, .. } = waiter;
                         // While the server shuts down, the refusal is not due to the client.
-                        let is_drained = plan.limiter.time_to_drain().is_some();
+                        let is_drained = plan.limiter.queues().time_to_drain().is_some();
                         let has_expired = unserved == Unserved::Expired && !is_drained;
                         let patience = patience.filter(|_| has_expired);
                         let step = patience.as_ref().map(|_| QueueStep::Expired);

@@ -124,6 +124,11 @@ impl QueueRegistry {
         *lock(&self.drain_deadline)
     }
 
+    /// How long a request may still wait, if the limiter is drained.
+    pub(crate) fn time_to_drain(&self) -> Option<Duration> {
+        Some(self.drain_instant()?.saturating_duration_since(Instant::now()))
+    }
+
     /// Completes when [`drain`](Self::drain) sets or shortens that instant.
     pub(crate) async fn drained(&self) {
         self.drained.notified().await;
