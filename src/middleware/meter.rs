@@ -75,11 +75,6 @@ pub struct Meter(Arc<SharedMeter>);
 #[derive(Debug)]
 struct SharedMeter(PendingCost);
 
-/// The meter in the extensions of a request. The reference is weak: a request that is kept for long
-/// does not delay the settlement.
-#[derive(Clone, Debug)]
-struct MeterSlot(Weak<SharedMeter>);
-
 impl Meter {
     /// Makes a meter that is not in the extensions of a request.
     pub(super) fn new(cost: PendingCost) -> Self {
@@ -91,10 +86,11 @@ impl Meter {
     pub(super) fn for_request(extensions: &mut Extensions) -> Self {
         // The slot in the extensions is weak. A strong one would live as long as the request does,
         // and the count would not end when the handler drops its meter.
-        let outer = extensions.get::<MeterSlot>().and_then(|slot| slot.0.upgrade());
+        let outer = extensions.get::<Weak<SharedMeter>>().and_then(Weak::upgrade);
         let meter = outer.map(Self).unwrap_or_else(|| {
             let meter = Self::new(PendingCost::default());
-            extensions.insert(MeterSlot(Arc::downgrade(&meter.0)));
+            // Weak: a request that is kept for long does not delay the settlement.
+            extensions.insert(Arc::downgrade(&meter.0));
             meter
         });
         let mut metered = meter.0.0.lock();
@@ -145,7 +141,7 @@ impl Meter {
     /// # }
     /// ```
     pub fn from_extensions(extensions: &Extensions) -> Option<Self> {
-        let meter = extensions.get::<MeterSlot>()?.0.upgrade().map(Self)?;
+        let meter = extensions.get::<Weak<SharedMeter>>()?.upgrade().map(Self)?;
         // From here on it is in use: dropped without a count, it settles the request at 0.
         meter.add(0);
         Some(meter)
