@@ -51,7 +51,7 @@ pub(super) struct Plan {
     /// Which of them is in force, as far as is known; see [`usual`](Self::usual).
     #[cfg(feature = "memory")]
     in_force: AtomicUsize,
-    pub(super) waiters: WaiterCounter,
+    pub(super) waiters: Arc<WaiterCounter>,
     /// How many requests are read on after an early answer.
     pub(super) read_on: AtomicUsize,
     /// How it uses its limits, once it has made a service.
@@ -96,7 +96,7 @@ impl Plan {
             versions: [const { OnceLock::new() }; VERSIONS],
             #[cfg(feature = "memory")]
             in_force: AtomicUsize::new(0),
-            waiters: WaiterCounter::default(),
+            waiters: Arc::default(),
             read_on: AtomicUsize::new(0),
             uses: OnceLock::new(),
             log: Log::of_layer(!rules.iter().any(|rule| rule.is_key_set)),

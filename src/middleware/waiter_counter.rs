@@ -24,11 +24,8 @@ pub(super) type KeyHash = u64;
 pub(super) type KeyHashes = SmallVec<[KeyHash; 2]>;
 
 /// The number of requests that wait, in all services of a layer together.
-#[derive(Clone, Debug, Default)]
-pub(super) struct WaiterCounter(Arc<WaiterCounts>);
-
 #[derive(Debug, Default)]
-struct WaiterCounts {
+pub(super) struct WaiterCounter {
     waiting: AtomicUsize,
     /// The waiters of each key that has any. A waiter is counted in `waiting` before it is counted
     /// here, so no key has more than `waiting`.
@@ -39,14 +36,14 @@ struct WaiterCounts {
 /// Counts one request as a waiter until it is dropped.
 #[derive(Debug)]
 pub(super) struct WaiterGuard {
-    counts: Arc<WaiterCounts>,
+    counter: Arc<WaiterCounter>,
     keys: KeyHashes,
 }
 
 impl WaiterCounter {
     /// Hashes a key of the rule at this position.
     pub(super) fn hash(&self, rule: usize, key: &Key) -> KeyHash {
-        self.0.hasher.hash_one((rule, key))
+        self.hasher.hash_one((rule, key))
     }
 
     /// Whether one more request may wait, as far as is known now. Does not count it.
@@ -56,25 +53,28 @@ impl WaiterCounter {
         keys: impl FnOnce() -> KeyHashes,
     ) -> Result<(), QueueRefusal> {
         // A number of a moment ago suffices: `add` checks again, and counts in the same step.
-        let waiting = self.0.waiting.load(Ordering::Relaxed);
+        let waiting = self.waiting.load(Ordering::Relaxed);
         // No key has more than `waiting` waiters. If a key with that many could have one more, any
         // key can.
         match queue.admits(waiting, Some(waiting)) {
             Err(QueueRefusal::KeyAtBound) => {
                 let keys = keys();
-                queue.admits(waiting, max_waiters_of(&self.0.lock(), &keys))
+                queue.admits(waiting, max_waiters_of(&self.lock(), &keys))
             }
             known => known,
         }
     }
 
     /// Counts one more waiter, if the queue has room for it.
-    pub(super) fn add(&self, queue: &Queue, keys: KeyHashes) -> Result<WaiterGuard, QueueRefusal> {
-        let Self(counts) = self;
+    pub(super) fn add(
+        self: &Arc<Self>,
+        queue: &Queue,
+        keys: KeyHashes,
+    ) -> Result<WaiterGuard, QueueRefusal> {
         // Requests without a key take no lock.
         // The lock is held until the waiter is counted everywhere. Otherwise two requests of a key
         // at its bound could both pass the check.
-        let mut by_key = (!keys.is_empty()).then(|| counts.lock());
+        let mut by_key = (!keys.is_empty()).then(|| self.lock());
         let held = by_key.as_deref().and_then(|by_key| max_waiters_of(by_key, &keys));
         let mut why = QueueRefusal::Full;
         let increment = |waiting: usize| match queue.admits(waiting, held) {
@@ -85,7 +85,7 @@ impl WaiterCounter {
             }
         };
         // Relaxed: the number bounds the queue and guards no other data.
-        let waiting = counts.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, increment);
+        let waiting = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, increment);
         waiting.map_err(|_| why)?;
         if let Some(by_key) = &mut by_key {
             for &key in &keys {
@@ -94,11 +94,9 @@ impl WaiterCounter {
             }
         }
         drop(by_key);
-        Ok(WaiterGuard { counts: Arc::clone(counts), keys })
+        Ok(WaiterGuard { counter: Arc::clone(self), keys })
     }
-}
 
-impl WaiterCounts {
     fn lock(&self) -> MutexGuard<'_, HashMap<KeyHash, usize>> {
         // A poisoned lock is harmless: no holder can panic halfway through a change.
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
@@ -116,7 +114,7 @@ const MIN_CAPACITY: usize = 1_024;
 impl Drop for WaiterGuard {
     fn drop(&mut self) {
         if !self.keys.is_empty() {
-            let mut by_key = self.counts.lock();
+            let mut by_key = self.counter.lock();
             for key in &self.keys {
                 if let Some(held) = by_key.get_mut(key) {
                     *held = held.saturating_sub(1);
@@ -130,7 +128,7 @@ impl Drop for WaiterGuard {
             }
         }
         // After the keys: no key may ever count more waiters than `waiting`.
-        self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.counter.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
