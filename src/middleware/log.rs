@@ -88,29 +88,18 @@ impl Log {
     }
 
     pub(super) fn would_refuse(&self, limit: &Limit, retry_after: Option<Duration>) {
-        #[cfg(feature = "tracing")]
-        tracing::debug!(
-            limit = limit.name(),
-            retry_after = retry_after.map(tracing::field::debug),
-            "would be refused"
-        );
+        log_refusal(limit, retry_after, "would be refused");
     }
 
     pub(super) fn would_refuse_unasked(&self, error: &RateLimited) {
-        #[cfg(feature = "tracing")]
-        match (error.limit().name(), error.is_refused()) {
-            (limit, true) => tracing::debug!(limit, %error, "would be refused"),
-            (limit, false) => tracing::debug!(limit, %error, "would be too large"),
-        }
+        log_unasked(
+            error,
+            if error.is_refused() { "would be refused" } else { "would be too large" },
+        );
     }
 
     pub(super) fn refused(&self, limit: &Limit, retry_after: Option<Duration>) {
-        #[cfg(feature = "tracing")]
-        tracing::debug!(
-            limit = limit.name(),
-            retry_after = retry_after.map(tracing::field::debug),
-            "refused"
-        );
+        log_refusal(limit, retry_after, "refused");
         self.refused_without_key(limit);
     }
 
@@ -133,15 +122,23 @@ impl Log {
 
     /// The store was not asked: the cost can never fit, or the limit grants nothing.
     pub(super) fn refused_unasked(&self, error: &RateLimited) {
-        #[cfg(feature = "tracing")]
-        match (error.limit().name(), error.is_refused()) {
-            (limit, true) => tracing::debug!(limit, %error, "refused"),
-            (limit, false) => tracing::debug!(limit, %error, "too large"),
-        }
+        log_unasked(error, if error.is_refused() { "refused" } else { "too large" });
     }
 
     pub(super) fn drained(&self, limit: &Limit) {
         #[cfg(feature = "tracing")]
         tracing::debug!(limit = limit.name(), "rejected, as the limiter is drained");
     }
+}
+
+fn log_refusal(limit: &Limit, retry_after: Option<Duration>, what: &str) {
+    #[cfg(feature = "tracing")]
+    let retry_after = retry_after.map(tracing::field::debug);
+    #[cfg(feature = "tracing")]
+    tracing::debug!(limit = limit.name(), retry_after, "{what}");
+}
+
+fn log_unasked(error: &RateLimited, what: &str) {
+    #[cfg(feature = "tracing")]
+    tracing::debug!(limit = error.limit().name(), %error, "{what}");
 }
