@@ -24,15 +24,9 @@ pub(crate) struct BlockAfter {
     /// A token for each refusal.
     count: Limit,
     time: Duration,
-    growth: Option<Growth>,
-}
-
-/// How blocks of a key that follow on each other grow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Growth {
-    /// A token for each time that a block is twice as long as the one before.
-    doublings: Limit,
-    longest: Duration,
+    /// How blocks of a key that follow on each other grow: a token for each time that a block is twice
+    /// as long as the one before, and the longest.
+    growth: Option<(Limit, Duration)>,
 }
 
 impl BlockAfter {
@@ -58,7 +52,7 @@ impl BlockAfter {
         // in four. With one token for each block, it would be one in two.
         let quota = Quota::token_bucket(1, longest.saturating_mul(4));
         let quota = quota.capacity(u64::try_from(doublings).unwrap_or(u64::MAX));
-        self.growth = Some(Growth { doublings: Limit::new(DOUBLINGS, quota), longest });
+        self.growth = Some((Limit::new(DOUBLINGS, quota), longest));
         self
     }
 }
@@ -66,12 +60,6 @@ impl BlockAfter {
 /// So often twice as long.
 fn doubled(time: Duration, times: u32) -> Duration {
     time.saturating_mul(2_u32.saturating_pow(times))
-}
-
-/// What a derived bucket has answered.
-struct Taken {
-    verdict: Verdict,
-    left: u64,
 }
 
 impl RateLimiter {
@@ -97,7 +85,7 @@ impl RateLimiter {
     ) -> Result<bool, BackendError> {
         let name = derived_name(limit.name(), COUNT);
         let id = BucketId::new(&name, key);
-        let Taken { verdict, left } = self.take_derived(id, &after.count, 1).await?;
+        let (verdict, left) = self.take_derived(id, &after.count, 1).await?;
         let completes = verdict != Verdict::Refused;
         if completes && left > 0 {
             return Ok(false);
@@ -130,12 +118,12 @@ impl RateLimiter {
         limit: &Limit,
         key: &Key,
         time: Duration,
-        Growth { doublings, longest }: &Growth,
+        (doublings, longest): &(Limit, Duration),
         is_next: bool,
     ) -> Result<Duration, BackendError> {
         let name = derived_name(limit.name(), DOUBLINGS);
         let id = BucketId::new(&name, key);
-        let Taken { verdict, left } = self.take_derived(id, doublings, u64::from(is_next)).await?;
+        let (verdict, left) = self.take_derived(id, doublings, u64::from(is_next)).await?;
         if verdict == Verdict::Refused {
             return Ok(*longest);
         }
@@ -143,20 +131,20 @@ impl RateLimiter {
         Ok(doubled(time, u32::try_from(used).unwrap_or(u32::MAX)).min(*longest))
     }
 
-    /// Takes tokens of a derived bucket.
+    /// Takes tokens of a derived bucket. Returns how many are left as well.
     async fn take_derived(
         &self,
         id: BucketId<'_>,
         limit: &Limit,
         tokens: u64,
-    ) -> Result<Taken, BackendError> {
+    ) -> Result<(Verdict, u64), BackendError> {
         let bucket = limit.bucket();
         let units = bucket.units(tokens).ok_or_else(BackendError::incomplete)?;
         let answer = { self.backend().apply(&[Charge::take(id, bucket, units)]) };
         let applied = answer.wait().await?;
         let reading = applied.readings().first().ok_or_else(BackendError::incomplete)?;
         let held = bucket.refresh(reading.state(), applied.now());
-        Ok(Taken { verdict: applied.verdict(), left: bucket.tokens(held.value).whole() })
+        Ok((applied.verdict(), bucket.tokens(held.value).whole()))
     }
 }
 
