@@ -1,17 +1,12 @@
 //! The message about a cost that can never fit: what the limit can grant, and the way out.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::time::Duration;
 
 use super::Limit;
 use crate::algebra::{Terms, Units};
 
-pub(super) fn explain(
-    limit: &Limit,
-    cost: u64,
-    terms: Terms,
-    f: &mut fmt::Formatter<'_>,
-) -> fmt::Result {
+pub(super) fn explain(limit: &Limit, cost: u64, terms: Terms, f: &mut dyn Write) -> fmt::Result {
     write!(f, "cost of {cost} can never fit limit `{}` (", limit.name())?;
     match (only_queues(limit, terms), limit.is_in_shards()) {
         (true, _) => f.write_str(ONLY_QUEUES),
@@ -25,17 +20,10 @@ pub(super) fn explain(
 /// it is to grant nothing.
 #[must_use]
 pub fn explain_cost(limit: &Limit, cost: u64, terms: Terms) -> Option<String> {
-    struct Explanation<'a>(&'a Limit, u64, Terms);
-
-    impl fmt::Display for Explanation<'_> {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            explain(self.0, self.1, self.2, f)
-        }
-    }
-
     // A quota that grants nothing is meant to.
     let is_mistake = limit.is_too_large(cost, terms) && !limit.quota().is_none();
-    is_mistake.then(|| Explanation(limit, cost, terms).to_string())
+    let mut text = String::new();
+    (is_mistake && explain(limit, cost, terms, &mut text).is_ok()).then_some(text)
 }
 
 /// Whether a limit saves no tokens, so that it refuses all work that does not wait.
@@ -47,7 +35,7 @@ const ONLY_QUEUES: &str = "its capacity is 0, so each request has to wait for it
                            `queue` on the layer or `reserve` on the call, or raise its capacity";
 
 /// What a limit of one bucket can grant on these terms, and the way out.
-fn explain_bucket(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn explain_bucket(limit: &Limit, terms: Terms, f: &mut dyn Write) -> fmt::Result {
     write!(f, "it holds at most {}", limit.quota().get_capacity())?;
     match DebtBound::new(limit, terms) {
         DebtBound::None => f.write_str(": ask for less, or raise its capacity"),
@@ -66,7 +54,7 @@ fn explain_bucket(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fm
 }
 
 /// The same for a limit in shards. A request gets two of them.
-fn explain_shards(limit: &Limit, terms: Terms, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn explain_shards(limit: &Limit, terms: Terms, f: &mut dyn Write) -> fmt::Result {
     let (bucket, quota) = (limit.bucket(), limit.quota());
     let each_and_both =
         |units: Units| (bucket.tokens(units), bucket.tokens(units.saturating_mul(2)));
