@@ -322,7 +322,7 @@ impl<'l> LimitCall<'l> {
             }
         }
         let answer = ready!(progress.poll_answer(cx));
-        let decided = limiter.decided(demands.as_slice(), asking, answer);
+        let decided = limiter.decided(demands.as_slice(), asking, answer, None);
         Poll::Ready(self.read(decided))
     }
 

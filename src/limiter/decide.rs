@@ -109,7 +109,7 @@ impl RateLimiter {
         let place = asking.reserves().then(Place::in_queue);
         match self.submit(demands, asking.mode, asking.longest) {
             Ok(Answer::Ready(answer)) => {
-                Asked::Decided(self.decided_at(demands, asking, answer, place))
+                Asked::Decided(self.decided(demands, asking, answer, place))
             }
             Ok(Answer::Pending(answer)) => {
                 let mut answer = self.timed(answer);
@@ -136,12 +136,10 @@ impl RateLimiter {
             let drained_by = asking.is_drained.then(|| self.queues());
             let modes = [asking.mode, asking.longest];
             return match self.reserve(memory, demands, modes, drained_by) {
-                Ok((applied, ticket)) => self.read(
-                    demands,
-                    asking,
-                    CompleteAnswer::of_memory(applied),
-                    Some(Place { ticket }),
-                ),
+                Ok((applied, ticket)) => {
+                    let (answer, place) = (CompleteAnswer::of_memory(applied), Place { ticket });
+                    self.read(demands, asking, answer, Some(place))
+                }
                 Err(too_large) => self.decide_too_large(demands, asking, too_large),
             };
         }
@@ -176,18 +174,8 @@ impl RateLimiter {
         })
     }
 
-    /// What the answer of a store makes of demands that reserve nothing.
-    pub(super) fn decided<L: Borrow<Limit>>(
-        &self,
-        demands: &[Demand<L>],
-        asking: Asking,
-        answer: Result<Applied, BackendError>,
-    ) -> Decided {
-        self.decided_at(demands, asking, answer, None)
-    }
-
     #[inline(always)]
-    fn decided_at<L: Borrow<Limit>>(
+    pub(super) fn decided<L: Borrow<Limit>>(
         &self,
         demands: &[Demand<L>],
         asking: Asking,
@@ -340,7 +328,7 @@ impl PendingDecision {
         demands: &[Demand<L>],
     ) -> Decided {
         let Self { asking, answer, place } = self;
-        limiter.decided_at(demands, asking, answer.await, place)
+        limiter.decided(demands, asking, answer.await, place)
     }
 
     /// As [`decide`](Self::decide). An answer that decides nothing is left to the caller, who may have
@@ -352,7 +340,7 @@ impl PendingDecision {
     ) -> Result<Decided, BackendError> {
         let Self { asking, answer, place } = self;
         let applied = answer.await?;
-        Ok(limiter.decided_at(demands, asking, Ok(applied), place))
+        Ok(limiter.decided(demands, asking, Ok(applied), place))
     }
 
     /// The answer of a store that was not asked to reserve.

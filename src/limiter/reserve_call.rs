@@ -98,7 +98,7 @@ impl Future for ReserveCall<'_> {
         };
         let reserved = ready!(answer.poll(cx, ask));
         Poll::Ready(reserved.unwrap_or_else(|error| {
-            let decided = limiter.decided(demands.as_slice(), asking, Err(error));
+            let decided = limiter.decided(demands.as_slice(), asking, Err(error), None);
             request(demands.as_slice()).reserve(limit, decided)
         }))
     }
