@@ -239,9 +239,7 @@ pub(crate) use self::block_after::{BlockAfter, refusals_to_count};
 pub(crate) use self::complete_answer::CompleteAnswer;
 pub(crate) use self::decide::{Asked, Asking, Decided, Place, Refused};
 pub(crate) use self::defaults::Speech;
-#[cfg(feature = "memory")]
-pub(crate) use self::demand::units_of;
-pub(crate) use self::demand::{Demand, Mode};
+pub(crate) use self::demand::{Demand, Mode, units_of};
 pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::events::{QueueStay, Report};
 pub(crate) use self::grant::Grant;

@@ -1,20 +1,19 @@
 //! The plan of a layer: its rules prepared for requests.
 
+#![cfg_attr(not(feature = "memory"), allow(dead_code, reason = "used for one bucket in memory"))]
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::AtomicUsize;
-#[cfg(feature = "memory")]
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::log::Log;
 use super::on_refusal::RefusalWording;
 use super::planned_rule::PlannedRule;
-#[cfg(feature = "memory")]
 use super::planned_rule::fixed_units;
 use super::rule::{LayerSettings, Rule, Rules};
 use super::waiter_counter::WaiterCounter;
-#[cfg(feature = "memory")]
 use crate::algebra::Units;
 use crate::fields::{Dialects, FieldSetBuilder, ForeignFields, KeptPolicy, PolicyText, RetryAfter};
 use crate::key::Key;
@@ -27,10 +26,8 @@ pub(super) struct Plan {
     pub(super) limiter: RateLimiter,
     /// Whether there is one rule that applies to all requests, is enforced on all keys and does not
     /// queue. With a memory store, its decision needs no list.
-    #[cfg(feature = "memory")]
     pub(super) is_lone: bool,
     /// Whether the limiter has observers.
-    #[cfg(feature = "memory")]
     pub(super) is_observed: bool,
     /// Whether the layer may return tokens before time brings them.
     gives_back: bool,
@@ -49,7 +46,6 @@ pub(super) struct Plan {
     /// formatted for each request.
     versions: [OnceLock<Version>; VERSIONS],
     /// Which of them is in force, as far as is known; see [`usual`](Self::usual).
-    #[cfg(feature = "memory")]
     in_force: AtomicUsize,
     pub(super) waiters: Arc<WaiterCounter>,
     /// How many requests are read on after an early answer.
@@ -62,7 +58,6 @@ pub(super) struct Plan {
 /// Numbers that stand in place of those of a limit.
 struct Version {
     limit: Arc<Limit>,
-    #[cfg(feature = "memory")]
     units: Option<Units>,
     policy: Option<&'static KeptPolicy>,
 }
@@ -74,13 +69,10 @@ impl Plan {
         let settings = rules.settings.clone();
         let depends = rules.iter().any(|rule| rule.depends_on_response());
         let gives_back = depends || settings.extends_requests() || settings.refunds_dropped;
-        #[cfg(feature = "memory")]
         let is_lone =
             rules.rest.is_empty() && rules.first.options.is_none() && settings.queue.is_none();
         let mut plan = Self {
-            #[cfg(feature = "memory")]
             is_lone,
-            #[cfg(feature = "memory")]
             is_observed: limiter.observers().is_some(),
             limiter,
             gives_back,
@@ -94,7 +86,6 @@ impl Plan {
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             settings,
             versions: [const { OnceLock::new() }; VERSIONS],
-            #[cfg(feature = "memory")]
             in_force: AtomicUsize::new(0),
             waiters: Arc::default(),
             read_on: AtomicUsize::new(0),
@@ -182,7 +173,6 @@ impl Plan {
 
     /// The limit of the first rule with the numbers in force, and what each request takes of its
     /// bucket; `None` if that has to be found out for each request.
-    #[cfg(feature = "memory")]
     #[inline(always)]
     pub(super) fn usual(&self) -> Option<(&Arc<Limit>, Units)> {
         match self.limiter.replacement_count() {
@@ -192,7 +182,6 @@ impl Plan {
     }
 
     /// As [`usual`](Self::usual), for a limiter that has replaced something so often.
-    #[cfg(feature = "memory")]
     #[inline(never)]
     fn usual_version(&self, count: usize) -> Option<(&Arc<Limit>, Units)> {
         let own = &self.first;
@@ -254,7 +243,6 @@ impl Plan {
     fn version(&self, limit: &Arc<Limit>) -> Version {
         Version {
             limit: Arc::clone(limit),
-            #[cfg(feature = "memory")]
             units: fixed_units(&self.first.rule, limit),
             policy: self
                 .iter()

@@ -1,5 +1,7 @@
 //! A rule prepared for requests: computes what the rule demands of each.
 
+#![cfg_attr(not(feature = "memory"), allow(dead_code, reason = "used for one bucket in memory"))]
+
 use std::borrow::{Borrow, Cow};
 use std::sync::Arc;
 
@@ -7,11 +9,9 @@ use super::log::Log;
 use super::rule::{MissingKey, NoKey};
 use super::rule::{RequestCost, Rule};
 use super::setup_check::SetupCheck;
-#[cfg(feature = "memory")]
 use crate::algebra::{Terms, Units};
 use crate::fields::{KeptPolicy, PolicyText};
 use crate::key::{Extracted, Head, Key, KeyError, KeyExtractor};
-#[cfg(feature = "memory")]
 use crate::limiter::units_of;
 use crate::limiter::{Demand, Limit, RateLimiter};
 
@@ -21,7 +21,6 @@ use crate::limiter::{Demand, Limit, RateLimiter};
 pub(super) struct PlannedRule {
     pub(super) rule: Rule,
     /// What each request takes of one bucket, if that is the same for all.
-    #[cfg(feature = "memory")]
     pub(super) units: Option<Units>,
     /// The text of its limit, if that is the only one that responses tell, and they tell it in draft 11
     /// or in no fields.
@@ -79,7 +78,6 @@ impl PlannedRule {
         Self {
             policy: PolicyText::new(&rule.limit),
             is_keyed: !rule.key.is_global(),
-            #[cfg(feature = "memory")]
             units: fixed_units(&rule, &rule.limit),
             kept: None,
             rule,
@@ -251,7 +249,6 @@ impl PlannedRule {
 
 /// The units of one bucket that each request takes of this limit; `None` if a request may take others,
 /// or if it takes them of two shards.
-#[cfg(feature = "memory")]
 pub(super) fn fixed_units(rule: &Rule, limit: &Limit) -> Option<Units> {
     let is_fixed = rule.chooser.is_none() && !limit.is_in_shards();
     let cost = rule.cost.fixed().filter(|_| is_fixed)?;

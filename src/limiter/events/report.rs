@@ -1,5 +1,7 @@
 //! Tells observers what became of a request: a decision for each of its limits.
 
+#![cfg_attr(not(feature = "memory"), allow(dead_code, reason = "used for one bucket in memory"))]
+
 use std::borrow::Borrow;
 use std::time::Duration;
 
@@ -8,13 +10,11 @@ use smallvec::SmallVec;
 use super::decision::{Decision, DecisionSource, Outcome};
 use super::observers::Observers;
 use crate::algebra::Verdict;
-#[cfg(feature = "memory")]
 use crate::backend::Reading;
 use crate::limiter::Limit;
 use crate::limiter::complete_answer::CompleteAnswer;
 use crate::limiter::demand::Demand;
 use crate::limiter::rate_limited::RateLimited;
-#[cfg(feature = "memory")]
 use crate::limiter::snapshot::wait_of;
 
 /// The decisions about a request, which are told together: which of them is the main one is known
@@ -69,7 +69,6 @@ impl<'a> Report<'a> {
     }
 
     /// One demand that was admitted, or denied by this error.
-    #[cfg(feature = "memory")]
     pub(crate) fn of_call(limit: &'a Limit, cost: u64, denied: Option<&RateLimited>) -> Self {
         let (outcome, wait) = match denied {
             None => (Outcome::Admitted, Some(Duration::ZERO)),
@@ -80,7 +79,6 @@ impl<'a> Report<'a> {
     }
 
     /// One demand that a layer's only bucket has answered.
-    #[cfg(feature = "memory")]
     pub(crate) fn of_reading(limit: &'a Limit, cost: u64, reading: &Reading) -> Self {
         let outcome = match reading.verdict() {
             Verdict::Admitted => Outcome::Admitted,
