@@ -140,17 +140,21 @@ mod tests {
 
     const QUEUE: Queue = Queue::new(Duration::ZERO).max_waiters(1_000);
 
-    fn add(counter: &WaiterCounter, queue: &Queue, key: u64) -> Result<WaiterGuard, QueueRefusal> {
+    fn add(
+        counter: &Arc<WaiterCounter>,
+        queue: &Queue,
+        key: u64,
+    ) -> Result<WaiterGuard, QueueRefusal> {
         counter.add(queue, KeyHashes::from_iter([counter.hash(0, &Key::from(key))]))
     }
 
-    fn keys(counter: &WaiterCounter) -> usize {
-        counter.0.lock().len()
+    fn keys(counter: &Arc<WaiterCounter>) -> usize {
+        counter.lock().len()
     }
 
     #[test]
     fn a_key_leaves_the_map_with_its_last_waiter() {
-        let counter = WaiterCounter::default();
+        let counter = Arc::<WaiterCounter>::default();
         let first = add(&counter, &QUEUE, 1).unwrap();
         let second = add(&counter, &QUEUE, 1).unwrap();
         let other = add(&counter, &QUEUE, 2).unwrap();
@@ -160,24 +164,24 @@ mod tests {
         drop(second);
         assert_eq!(keys(&counter), 1);
         drop(other);
-        assert_eq!((keys(&counter), counter.0.waiting.load(Ordering::Relaxed)), (0, 0));
+        assert_eq!((keys(&counter), counter.waiting.load(Ordering::Relaxed)), (0, 0));
     }
 
     /// Without shrinking, a burst of keys would keep its memory for the life of the layer.
     #[test]
     fn the_map_shrinks_after_a_burst_of_keys() {
-        let counter = WaiterCounter::default();
+        let counter = Arc::<WaiterCounter>::default();
         let queue = QUEUE.max_waiters(usize::MAX);
         let all: Vec<_> = (0..50_000).map(|key| add(&counter, &queue, key).unwrap()).collect();
         assert_eq!(keys(&counter), 50_000);
         drop(all);
-        assert!(counter.0.lock().capacity() <= 8 * MIN_CAPACITY);
+        assert!(counter.lock().capacity() <= 8 * MIN_CAPACITY);
     }
 
     /// `check` takes no lock until a key could be at its bound.
     #[test]
     fn keys_are_not_counted_while_few_requests_wait() {
-        let counter = WaiterCounter::default();
+        let counter = Arc::<WaiterCounter>::default();
         let unseen = || -> KeyHashes { panic!("the keys of the request are not needed") };
         let mut waiting = Vec::new();
         for _ in 0..500 {
@@ -193,7 +197,7 @@ mod tests {
 
     #[test]
     fn threads_that_add_waiters_at_once_stay_within_the_bound() {
-        let (counter, queue) = (WaiterCounter::default(), QUEUE.max_waiters(30));
+        let (counter, queue) = (Arc::<WaiterCounter>::default(), QUEUE.max_waiters(30));
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let (counter, queue) = (&counter, &queue);
@@ -205,7 +209,7 @@ mod tests {
                             3 => counter.add(queue, KeyHashes::new()),
                             _ => add(counter, queue, key),
                         });
-                        assert!(counter.0.waiting.load(Ordering::Relaxed) <= 30);
+                        assert!(counter.waiting.load(Ordering::Relaxed) <= 30);
                         if round % 2 == 1 && !waiting.is_empty() {
                             waiting.swap_remove(usize::try_from(round).unwrap() % waiting.len());
                         }
@@ -213,6 +217,6 @@ mod tests {
                 });
             }
         });
-        assert_eq!((keys(&counter), counter.0.waiting.load(Ordering::Relaxed)), (0, 0));
+        assert_eq!((keys(&counter), counter.waiting.load(Ordering::Relaxed)), (0, 0));
     }
 }
