@@ -242,7 +242,8 @@ pub(crate) use self::reset_log::{ResetLog, ResetMark};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a store for buckets",
     note = "for buckets in this process use `RateLimiter::in_memory()`; the numbers of a limit belong \
-            to a `Limit`, which each call names: `limiter.limit(&LIMIT)`"
+            to a `Limit`, which each call names: `limiter.limit(&LIMIT)`",
+    note = "a builder, such as `Redis::at(..)`, makes a store by `.connect().await?`"
 )]
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Takes all charges, or none of them if one is refused.

@@ -29,6 +29,12 @@ use tower::{Layer, ServiceExt, service_fn};
 const EXPLAINED: &[[&str; 4]] = &[
     ["new(quota)", "RateLimiter::new(QUOTA);", "E0277", "`RateLimiter::in_memory()`"],
     [
+        "an address of a server, or a builder that has not connected",
+        "RateLimiter::new(\"redis://127.0.0.1\");",
+        "E0277",
+        "makes a store by `.connect().await?`",
+    ],
+    [
         "a key after and()",
         "let layer = limiter.layer(&L).and(&L).key(header(\"x-user\"));",
         "E0277",

@@ -129,7 +129,7 @@ impl EmbeddedBuilder {
         {
             sweep.keep_full = self.keep_full;
         }
-        Embedded::new(self.path, file, sweep, self.settings)
+        Embedded::over(self.path, file, sweep, self.settings)
     }
 }
 

@@ -122,7 +122,9 @@ pub(super) struct EmbeddedSettings {
 }
 
 impl Embedded {
-    pub(super) fn new(
+    /// Makes a store of an open file. Users try `Embedded::new`, so it is not called that: the compiler
+    /// would ask them for these arguments.
+    pub(super) fn over(
         path: PathBuf,
         file: BucketFile,
         sweep: Sweep,

@@ -252,7 +252,7 @@ impl RedisBuilder {
             Ok(ready) => ready?,
             Err(_) => return Err(BackendError::timeout("redis", patience)),
         }
-        Ok(Redis::new(link, names, runtime, settings))
+        Ok(Redis::over(link, names, runtime, settings))
     }
 
     /// Starts to connect in the background, and does not wait. Until there is a connection,
@@ -264,7 +264,7 @@ impl RedisBuilder {
     pub fn connect_lazily(self) -> Result<Redis, BackendError> {
         let runtime = runtime()?;
         let (link, names, settings) = self.open()?;
-        Ok(Redis::new(link, names, runtime, settings))
+        Ok(Redis::over(link, names, runtime, settings))
     }
 
     /// Sets the clock that the script sees.

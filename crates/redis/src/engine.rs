@@ -108,7 +108,9 @@ pub struct Redis {
 
 impl Redis {
     /// Makes a store on this link. Its tasks run on this runtime.
-    pub(super) fn new(link: Link, names: KeyNames, runtime: Handle, settings: Settings) -> Self {
+    ///
+    /// Users try `Redis::new`, so it is not called that: the compiler would ask them for these arguments.
+    pub(super) fn over(link: Link, names: KeyNames, runtime: Handle, settings: Settings) -> Self {
         let calls_per_group = if link.is_cluster() { CALLS_PER_GROUP } else { CALLS_PER_SLOT };
         let init_names = (settings.cold_start == ColdStart::Empty).then(|| names.clone());
         let bounds = Bounds {
