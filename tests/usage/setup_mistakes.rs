@@ -169,6 +169,33 @@ async fn a_test_without_a_peer_address_reads_the_way_out_in_the_response() {
     assert_eq!(send(&app(by_client()).layer(mock), Method::GET).await.0, 200);
 }
 
+/// The text advised the setting that the layer already had.
+#[tokio::test]
+async fn a_proxy_on_a_unix_socket_that_writes_no_field_is_named_as_the_cause() {
+    let by_client = RateLimiter::in_memory().layer(&ONE).key(ClientIp::x_forwarded_for(1));
+    let (status, body) = send(&app(by_client), Method::GET).await;
+    let detail = of_debug(
+        ",\"detail\":\"no client address: there is no `x-forwarded-for` field, and the peer has no \
+         address (have the proxy write the field, as by `proxy_set_header` of nginx; on a TCP \
+         socket, serve the router with `into_make_service_with_connect_info::<SocketAddr>()`)\""
+            .to_owned(),
+    );
+    assert_eq!(status, 500);
+    assert_eq!(body, format!("{{\"title\":\"Internal Server Error\",\"status\":500{detail}}}"));
+}
+
+/// As the table of the guide on layers says.
+#[tokio::test]
+async fn a_method_that_is_added_after_the_limit_is_not_limited() {
+    let hello = async || "hello";
+    let limit = RateLimiter::in_memory().layer(&ONE).key(tollgate::key::global());
+    let app = Router::new().route("/", get(hello).rate_limit(limit).post(hello));
+    for (method, second) in [(Method::GET, 429), (Method::POST, 200)] {
+        assert_eq!(send(&app, method.clone()).await.0, 200, "{method}");
+        assert_eq!(send(&app, method.clone()).await.0, second, "{method}");
+    }
+}
+
 #[tokio::test]
 async fn any_missing_key_is_explained_in_the_response_of_the_layer() {
     let limiter = RateLimiter::in_memory();

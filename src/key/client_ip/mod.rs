@@ -255,7 +255,7 @@ impl ClientIp {
     ///
     /// If the server does not provide the peer's address.
     pub fn address(&self, head: &Head<'_>) -> Result<IpAddr, KeyError> {
-        self.find(head).map(to_canonical).ok_or_else(no_address)
+        self.find(head).map(to_canonical).ok_or_else(|| self.no_address())
     }
 
     #[inline(never)]
@@ -263,6 +263,19 @@ impl ClientIp {
         match embedded_ipv4(address) {
             Some(address) => Key::from(address),
             None => Key::network(address, self.ipv6_prefix),
+        }
+    }
+
+    #[cold]
+    fn no_address(&self) -> KeyError {
+        // Only a number of hops trusts a peer without an address.
+        match self.source.field().filter(|_| self.source.trusts(None)) {
+            Some(field) => KeyError::misconfigured(format!(
+                "no client address: there is no `{field}` field, and the peer has no address (have \
+                 the proxy write the field, as by `proxy_set_header` of nginx; on a TCP socket, \
+                 serve the router with `into_make_service_with_connect_info::<SocketAddr>()`)"
+            )),
+            None => KeyError::misconfigured(NO_ADDRESS),
         }
     }
 
@@ -281,7 +294,7 @@ impl KeyExtractor for ClientIp {
             // The common case first: it has no embedded address.
             Some(IpAddr::V4(address)) => Ok(Extracted::Key(Key::from(address))),
             Some(IpAddr::V6(address)) => Ok(Extracted::Key(self.key_of_v6(address))),
-            None => Err(no_address()),
+            None => Err(self.no_address()),
         }
     }
 
@@ -324,12 +337,7 @@ fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     })
 }
 
-#[cold]
-fn no_address() -> KeyError {
-    KeyError::misconfigured(
-        "no client address: `ConnectInfo` is missing (serve the router with \
-         `into_make_service_with_connect_info::<SocketAddr>()`, add a layer of `MockConnectInfo` \
-         in tests, or insert a `SocketAddr` as a request extension; tonic: `ClientIp::peer_from`; \
-         behind a proxy on a Unix socket, which has no address: `ClientIp::x_forwarded_for(1)`)",
-    )
-}
+const NO_ADDRESS: &str = "no client address: `ConnectInfo` is missing (serve the router with \
+     `into_make_service_with_connect_info::<SocketAddr>()`, add a layer of `MockConnectInfo` in tests, \
+     or insert a `SocketAddr` as a request extension; tonic: `ClientIp::peer_from`; behind a proxy on \
+     a Unix socket, which has no address: `ClientIp::x_forwarded_for(1)`)";
