@@ -102,6 +102,10 @@ pub struct LimitCall<'l> {
 
 impl<'l> LimitCall<'l> {
     /// Sets the key of the bucket that pays; the bucket that all callers share if not set.
+    ///
+    /// An IPv6 address is counted alone, though a client usually has a network of 64 bits. For a
+    /// client, use the key of a layer's [`ClientIp`](crate::key::ClientIp), or `Key::network(address, 64)`
+    /// ([`Key::network`]).
     #[inline(always)]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         self.progress.restart();

@@ -349,6 +349,9 @@ impl RateLimited {
     /// `None` as well. So it is if the only limits that refused wait for requests [in
     /// flight](crate::Quota::in_flight) to end: that time is unknown.
     ///
+    /// It is exact, and may be less than a second: for whole seconds, round up, as
+    /// `wait.as_secs_f64().ceil()` does. A client that waits for `wait.as_secs()` comes too early.
+    ///
     /// It holds if no other request comes first, and includes the
     /// [jitter](super::LimitCall::jitter). With several limits, it is the longest wait. A limit in
     /// shards may refuse the retry, since it may draw other shards. For a request that
