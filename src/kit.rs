@@ -8,6 +8,7 @@
 //! | [`excerpt`] | texts of others in errors: short, on one line |
 //! | [`parse_period`], [`Calendar`], [`Quota::read`](crate::Quota::read) | the numbers of a quota, field by field |
 //! | [`Dialects::has_conflict`](crate::fields::Dialects::has_conflict) | dialects that a file names |
+//! | [`ADDRESS_FIELDS`](crate::key::ADDRESS_FIELDS) | fields that are no key, in a file as in code |
 //! | [`Random`] | jitter |
 //! | `problem` | a response of problem details (RFC 9457) |
 //! | [`NameTable`], `COUNT` and `index` of [`Outcome`](crate::limiter::Outcome) and the like | what observers keep for each limit |
@@ -19,5 +20,7 @@ pub use crate::backend::kit::*;
 pub use crate::clock::{excerpt, not_before};
 #[cfg(feature = "middleware")]
 pub use crate::fields::problem_response as problem;
+#[cfg(feature = "middleware")]
+pub use crate::key::ADDRESS_FIELDS;
 pub use crate::limiter::{NameTable, Random, explain_cost};
 pub use crate::quota::{Calendar, Kind, MAX_UNITS, parse_period};

@@ -5,7 +5,18 @@ use http::HeaderName;
 use super::extractor::{Extracted, KeyExtractor};
 use super::head::{Head, trim};
 use super::key_error::KeyError;
+use super::setup_warning::SetupWarning;
 use crate::backend::Key;
+
+/// The fields in which proxies name the address of a client. A client can write them as well.
+pub const ADDRESS_FIELDS: [&str; 6] = [
+    "x-forwarded-for",
+    "forwarded",
+    "x-real-ip",
+    "cf-connecting-ip",
+    "true-client-ip",
+    "fly-client-ip",
+];
 
 /// Takes a header field as the key; made by [`header`].
 #[derive(Clone, Debug)]
@@ -28,7 +39,8 @@ enum Case {
 /// [`ignore_case`](Header::ignore_case), and different encodings of one name are different keys.
 ///
 /// **The client chooses the value**, unless a proxy or an authentication in front of the server
-/// overwrites the field. Do not use a secret as a key: for API keys and sessions there is
+/// overwrites the field. For the address of a client behind a proxy, use [`ClientIp`](super::ClientIp);
+/// the log warns of a field of proxies as the key. Do not use a secret as a key: for API keys and sessions there is
 /// `api_key`, with the feature `credentials`.
 ///
 /// # Panics
@@ -117,6 +129,18 @@ impl KeyExtractor for Header {
             }
             _ => Key::from(text),
         }))
+    }
+
+    fn setup_warning(&self, _: &Head<'_>) -> Option<SetupWarning> {
+        let name = self.name.as_str();
+        ADDRESS_FIELDS.contains(&name).then(|| {
+            SetupWarning::new(format!(
+                "the key is the field `{name}`, which clients can write as well as proxies, so each \
+                 client chooses its bucket (use `ClientIp::x_forwarded_for`, `ClientIp::forwarded` or \
+                 `ClientIp::header` with the proxies that you trust; if no request gets around a \
+                 proxy that overwrites the field, nothing is wrong)"
+            ))
+        })
     }
 }
 

@@ -93,6 +93,8 @@ pub use self::extractor::{Extracted, KeyExtractor, Or, Unless};
 pub use self::from_fn::{FromFn, IntoExtracted, from_fn};
 pub use self::global::{Global, global};
 pub use self::head::Head;
+#[doc(hidden)]
+pub use self::header::ADDRESS_FIELDS;
 pub use self::header::{Header, header};
 pub use self::key_error::KeyError;
 #[cfg(feature = "axum")]

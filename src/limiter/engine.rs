@@ -3,6 +3,8 @@
 #[cfg(feature = "memory")]
 use std::any::Any;
 use std::borrow::Borrow;
+#[cfg(all(feature = "memory", feature = "tracing"))]
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
@@ -95,7 +97,12 @@ impl RateLimiter {
             let any: Arc<dyn Any + Send + Sync> = backend.clone();
             // Limiters that share a memory store share its lines.
             let shared = any.downcast_ref().cloned();
-            shared.or_else(|| any.downcast().ok())
+            shared.or_else(|| {
+                let memory = any.downcast().ok()?;
+                #[cfg(feature = "tracing")]
+                count_memory_store();
+                Some(memory)
+            })
         };
         let backend: Arc<dyn Backend> = backend;
         #[cfg(feature = "memory")]
@@ -462,4 +469,20 @@ fn unlosable(limit: &Limit) -> BackendError {
         limit.quota().rate()
     );
     BackendError::misconfigured("shared", cause)
+}
+
+/// Warns if a process makes many limiters in memory: one for each request limits nothing, and no other
+/// sign of it reaches anybody.
+#[cfg(all(feature = "memory", feature = "tracing"))]
+fn count_memory_store() {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    // As many requests as the other checks of a set-up wait for.
+    const MANY: u32 = 1_000;
+    if MADE.fetch_add(1, Ordering::Relaxed) == MANY - 1 {
+        let warning = "this process has made many limiters in memory, and each counts for itself: one \
+                       that is made for each request limits nothing (make one when the program \
+                       starts, and clone it; if each is meant to have limits of its own, as one for \
+                       each connection or test, nothing is wrong)";
+        tracing::warn!(made = MANY, warning, "possible misconfiguration (logged once)");
+    }
 }

@@ -50,6 +50,8 @@ struct LoggedMistakes {
     /// A request does, which others may not.
     large_cost: LimitNames,
     debt_cut: LimitNames,
+    /// A rule was given a key, and then another one.
+    replaced_key: LimitNames,
 }
 
 /// The limits with a mistake that is logged once for each.
@@ -231,6 +233,22 @@ impl LimitUses {
                            rest is never paid (set `max_reserved` of the quota to the deepest debt \
                            that clients should pay)";
             tracing::warn!(limit, %left, warning, "possible misconfiguration (logged once)");
+        }
+    }
+
+    /// Warns of a rule with two keys, of which the first one has no effect.
+    pub(crate) fn note_replaced_key(&self, limit: &Limit) {
+        #[cfg(feature = "tracing")]
+        if self.logged.replaced_key.is_first(limit.name()) {
+            let warning = "a rule was given two keys, and only the last one counts (for a bucket of \
+                           each combination, give both as one key: `.key((a, b))`; to limit by each, \
+                           use a limit for each, in rules of one layer: `.and(Rule::new(&OTHER).key(b))`; \
+                           if the last one is meant, nothing is wrong)";
+            tracing::warn!(
+                limit = limit.name(),
+                warning,
+                "possible misconfiguration (logged once)"
+            );
         }
     }
 

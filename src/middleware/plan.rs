@@ -126,6 +126,9 @@ impl Plan {
 
     fn enter(&self, planned: &PlannedRule) -> Arc<LimitUse> {
         let rule = &planned.rule;
+        if rule.is_key_replaced {
+            self.limiter.uses().note_replaced_key(&rule.limit);
+        }
         let is_chosen = rule.chooser.is_some();
         let is_known = !is_chosen && rule.is_enforced_on_some();
         let cost = planned.fixed_cost().filter(|_| is_known);

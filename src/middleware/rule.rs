@@ -54,6 +54,8 @@ pub struct Rule {
     pub(super) key: Arc<dyn KeyExtractor>,
     /// Whether the key was chosen, and is not that of all requests for want of another.
     pub(super) is_key_set: bool,
+    /// Whether it has taken the place of another one that was chosen.
+    pub(super) is_key_replaced: bool,
     pub(super) cost: RequestCost,
     /// `None`: as the error of the key says.
     pub(super) missing_key: Option<MissingKey>,
@@ -91,6 +93,7 @@ impl Rule {
             chooser: None,
             key: Arc::new(global()),
             is_key_set: false,
+            is_key_replaced: false,
             cost: RequestCost::Request,
             missing_key: None,
             options: None,

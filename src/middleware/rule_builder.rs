@@ -24,6 +24,9 @@ impl Rule {
 
     /// Sets the extractor of the key: each key has a bucket of its own.
     ///
+    /// A second key takes the place of the first, and the log warns once. For a bucket of each
+    /// combination, give both as a tuple.
+    ///
     /// # Examples
     ///
     /// ```
@@ -38,6 +41,7 @@ impl Rule {
     #[doc(alias("key_extractor", "keyGenerator", "with_extractor"))]
     pub fn key(mut self, extractor: impl KeyExtractor) -> Self {
         self.key = Arc::new(extractor);
+        self.is_key_replaced = self.is_key_set;
         self.is_key_set = true;
         self
     }

@@ -582,6 +582,45 @@ fn a_forwarding_field_that_no_proxy_is_trusted_to_write_is_logged_once() {
     }
 }
 
+/// Each request had a bucket of its own, and nothing said so.
+#[test]
+fn a_field_of_proxies_as_the_key_is_logged_once() {
+    let request = |n: u32| {
+        let mut request = from(IpAddr::from([192, 0, 2, 1]));
+        request.headers_mut().insert("x-forwarded-for", n.into());
+        request
+    };
+    for lines in [
+        watched(header("X-Forwarded-For"), 2_000, request),
+        watched((header("x-forwarded-for"), global()), 2_000, request),
+        watched(header("x-forwarded-for").or(global()), 2_000, request),
+    ] {
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        let said = ["WARN", "limit=\"many\"", "`x-forwarded-for`", "`ClientIp::header`", "once"];
+        assert!(said.iter().all(|part| lines[0].contains(part)), "{lines:#?}");
+    }
+    assert!(watched(header("x-user").or(global()), 2_000, request).is_empty());
+}
+
+/// Each request had the address that its client made up, and nothing said so.
+#[test]
+fn a_network_of_all_addresses_as_the_proxies_is_logged_once() {
+    let request = |n: u32| {
+        let mut request = from(IpAddr::from([192, 0, 2, 1]));
+        let forwarded = IpAddr::from(n.to_be_bytes()).to_string();
+        request.headers_mut().insert("x-forwarded-for", forwarded.parse().unwrap());
+        request
+    };
+    for all in [Networks::new(["0.0.0.0/0"]), Networks::new(["10.0.0.0/8", "::/0"])] {
+        let lines = watched(ClientIp::x_forwarded_for(all), 2_000, request);
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        let said = ["WARN", "limit=\"many\"", "contains each address", "once"];
+        assert!(said.iter().all(|part| lines[0].contains(part)), "{lines:#?}");
+    }
+    let half = Networks::new(["128.0.0.0/1"]);
+    assert!(watched(ClientIp::x_forwarded_for(half), 2_000, request).is_empty());
+}
+
 #[test]
 fn one_private_address_for_all_is_logged_once() {
     let docker = IpAddr::from([172, 17, 0, 1]);

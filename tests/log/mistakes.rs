@@ -237,3 +237,69 @@ impl Backend for Later {
         Answer::pending(self.0.reset(ids).wait())
     }
 }
+
+// A key that takes the place of another.
+
+/// The user was no part of the key, and nothing said so.
+#[test]
+fn a_second_key_of_a_rule_is_told_once() {
+    use tollgate::key::header;
+    let parts = ["WARN", "limit=\"api\"", "only the last one counts", "`.key((a, b))`"];
+    let told_of = |layer: fn(RateLimiter) -> RateLimitLayer<Several>| {
+        let layer = layer(fixed());
+        told_by(|| Router::new().route("/", get(hello).rate_limit(layer)), &["/"])
+    };
+    fn twice() -> Rule {
+        Rule::new(&API).key(header("x-user")).key(global())
+    }
+    assert_one(
+        &told_of(|limiter| limiter.layer(&API).key(header("x-user")).key(global()).into()),
+        &parts,
+    );
+    assert_one(&told_of(|limiter| limiter.layer(twice()).into()), &parts);
+    assert_one(&told_of(|limiter| limiter.layer(twice()).and(twice())), &parts);
+    let once = |limiter: RateLimiter| {
+        limiter.layer(&API).key(global()).and(Rule::new(&OTHER).key(global()))
+    };
+    assert!(told_of(once).is_empty());
+}
+
+// A limiter for each request.
+
+/// Each request found full buckets, so nothing was limited, and the log had no line about it.
+#[test]
+fn limiters_in_memory_that_are_made_for_each_request_are_told_once() {
+    // The count is that of a process, so this test has one of its own.
+    const NAME: &str = "mistakes::limiters_in_memory_that_are_made_for_each_request_are_told_once";
+    const CHILD: &str = "TOLLGATE_LOG_CHILD";
+    if std::env::var_os(CHILD).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = child.args(["--exact", NAME]).env(CHILD, "1").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    let requests = |count: u32| {
+        told(async || {
+            for _ in 0..count {
+                assert!(RateLimiter::in_memory().limit(&OTHER).await.is_ok());
+            }
+        })
+    };
+    // Limiters that share a store are not counted.
+    let shared = std::sync::Arc::new(Memory::new());
+    assert!(
+        told(async || {
+            for _ in 0..2_000 {
+                drop(RateLimiter::new(std::sync::Arc::clone(&shared)));
+            }
+        })
+        .is_empty()
+    );
+    assert!(requests(999).is_empty());
+    assert_one(
+        &requests(1),
+        &["WARN", "made=1000", "make one when the program starts, and clone it"],
+    );
+    assert!(requests(2_000).is_empty());
+}

@@ -13,7 +13,7 @@ use super::suggestion::{Quote, list, nearest};
 use super::tree::{ConfigNode, NodeValue};
 use crate::field_names::LimitField;
 use tollgate::key::{ClientIp, Header, KeyExtractor, global};
-use tollgate::kit::excerpt;
+use tollgate::kit::{ADDRESS_FIELDS, excerpt};
 
 /// The key of a limit.
 #[derive(Clone)]
@@ -289,17 +289,6 @@ fn unknown(given: &str) -> String {
 fn lacks_feature(source: &str, feature: &str) -> String {
     format!("\"{source}\" needs the feature `{feature}` of `tollgate-config`: add it")
 }
-
-/// The fields in which proxies tell the address of a client. A client can write them as well, and
-/// only `client_address` tells which of the two has.
-const ADDRESS_FIELDS: [&str; 6] = [
-    "x-forwarded-for",
-    "forwarded",
-    "x-real-ip",
-    "cf-connecting-ip",
-    "true-client-ip",
-    "fly-client-ip",
-];
 
 const WRITTEN_BY_CLIENTS: &str = "any client can write that field, and so choose its bucket; write \
                                   \"client address\", and name the field and the proxies in \

@@ -79,6 +79,13 @@ impl Networks {
         v4.chain(v6).flatten().collect()
     }
 
+    /// Whether each IPv4 address, or each IPv6 address, is in it.
+    pub(super) fn has_all_of_a_family(&self) -> bool {
+        // They are aggregated, so one network has them all.
+        self.v4.iter().any(|network| network.prefix_len() == 0)
+            || self.v6.iter().any(|network| network.prefix_len() == 0)
+    }
+
     /// Whether the address is in one of the networks.
     ///
     /// An IPv4 address that is mapped into IPv6 counts as the IPv4 address. An address that NAT64

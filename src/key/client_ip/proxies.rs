@@ -73,6 +73,11 @@ impl Proxies {
         client
     }
 
+    /// Whether a network contains each address of its family.
+    pub(super) fn trusts_all(&self) -> bool {
+        matches!(&self.0, Trust::Networks(networks) if networks.has_all_of_a_family())
+    }
+
     /// Whether a hop is trusted that has `behind` other hops between itself and this server.
     pub(super) fn trust(&self, hop: Option<IpAddr>, behind: usize) -> bool {
         match &self.0 {

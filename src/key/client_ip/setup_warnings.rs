@@ -7,6 +7,7 @@ use http::HeaderName;
 
 use super::source::AddressSource;
 use crate::key::head::Head;
+use crate::key::header::ADDRESS_FIELDS;
 use crate::key::setup_warning::{Beside, SetupWarning};
 
 pub(super) fn find_warning(
@@ -15,16 +16,15 @@ pub(super) fn find_warning(
     peer: Option<IpAddr>,
     address: IpAddr,
 ) -> Option<SetupWarning> {
-    let is_present = |name| head.headers().contains_key(name);
-    let mut fields = FIELDS.iter().filter(|field| is_present(field.name));
+    if source.trusts_all() {
+        return Some(SetupWarning::new(ALL_TRUSTED));
+    }
+    let is_present = |name: &str| head.headers().contains_key(name);
+    let mut fields = ADDRESS_FIELDS.into_iter().filter(|field| is_present(field));
     match (source, source.field()) {
         (_, Some(read)) if is_present(read.as_str()) => None,
-        (AddressSource::Peer, _) => {
-            fields.next().map(|field| SetupWarning::new(field.no_proxy_trusted))
-        }
-        (source, _) if source.trusts(peer) => {
-            fields.next().map(|field| SetupWarning::new(field.other_field_read))
-        }
+        (AddressSource::Peer, _) => fields.next().map(no_proxy_trusted),
+        (source, _) if source.trusts(peer) => fields.next().map(other_field_read),
         _ => None,
     }
     // If all requests come from one private address, that address is probably a proxy.
@@ -39,7 +39,7 @@ pub(super) fn find_warning(
 /// The fields that name clients; `None` without any.
 fn fingerprint(source: &AddressSource, head: &Head<'_>) -> Option<Beside> {
     let names = source.field().map(HeaderName::as_str).into_iter();
-    let names = names.chain(FIELDS.iter().map(|field| field.name));
+    let names = names.chain(ADDRESS_FIELDS);
     let (mut fields, mut hasher) = (0, DefaultHasher::new());
     for (place, name) in (0_u32..).zip(names) {
         for line in head.headers().get_all(name) {
@@ -61,40 +61,25 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// A field into which proxies and edges write the client's address, and its warnings.
-struct AddressField {
-    name: &'static str,
-    no_proxy_trusted: &'static str,
-    other_field_read: &'static str,
+fn no_proxy_trusted(field: &str) -> SetupWarning {
+    SetupWarning::new(format!(
+        "`{field}` is present, but no proxy is trusted, so the key is the address of the peer (behind \
+         a proxy, all clients share that address: name the trusted proxies, as with \
+         `ClientIp::x_forwarded_for`; without a proxy, a client made the field up and nothing is \
+         wrong)"
+    ))
 }
 
-macro_rules! fields {
-    ($($name:literal),*) => {
-        [$(AddressField {
-            name: $name,
-            no_proxy_trusted: concat!(
-                "`", $name, "` is present, but no proxy is trusted, so the key is the address of \
-                 the peer (behind a proxy, all clients share that address: name the trusted \
-                 proxies, as with `ClientIp::x_forwarded_for`; without a proxy, a client made the \
-                 field up and nothing is wrong)",
-            ),
-            other_field_read: concat!(
-                "`", $name, "` is present, and the field that is read is not, so the key is the \
-                 address of the proxy (find out which field the trusted proxies write, and have \
-                 `ClientIp` read that one)",
-            ),
-        }),*]
-    };
+fn other_field_read(field: &str) -> SetupWarning {
+    SetupWarning::new(format!(
+        "`{field}` is present, and the field that is read is not, so the key is the address of the \
+         proxy (find out which field the trusted proxies write, and have `ClientIp` read that one)"
+    ))
 }
 
-const FIELDS: [AddressField; 6] = fields!(
-    "x-forwarded-for",
-    "forwarded",
-    "x-real-ip",
-    "cf-connecting-ip",
-    "true-client-ip",
-    "fly-client-ip"
-);
+const ALL_TRUSTED: &str = "a network of trusted proxies contains each address, so each client chooses \
+                           its address by a header field, and its bucket (name the networks of the \
+                           proxies alone, or their number, as in `ClientIp::x_forwarded_for(1)`)";
 
 const ONE_PRIVATE: &str = "all requests so far came from one private address, though the limit is \
                            for each client (if that is a proxy or a NAT router, have it pass on \

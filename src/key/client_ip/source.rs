@@ -40,6 +40,16 @@ impl AddressSource {
         }
     }
 
+    /// Whether the field is read whoever the peer is, as its network contains each address.
+    pub(super) fn trusts_all(&self) -> bool {
+        match self {
+            Self::Peer => false,
+            Self::XForwardedFor(trusted) | Self::Forwarded(trusted) | Self::Header(_, trusted) => {
+                trusted.trusts_all()
+            }
+        }
+    }
+
     /// Finds the address of the client.
     // Not inlined, so that `ClientIp::peer` stays small for servers without a proxy.
     #[inline(never)]
