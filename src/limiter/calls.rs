@@ -340,7 +340,9 @@ impl<'l> LimitCall<'l> {
             Decided::Refused(refused) => {
                 let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
                 let limit = demands.limit();
-                Err(refused.error(limiter, demands.as_slice(), limit, jitter))
+                let error = refused.error(limiter, demands.as_slice(), limit, jitter);
+                limiter.uses().note_refused(&error);
+                Err(error)
             }
             Decided::TooLarge(error) => Err(error),
             Decided::Uncounted => {

@@ -95,5 +95,9 @@ fn refused_one(
 ) -> RateLimited {
     let wait = wait_of(demand.limit, Verdict::Refused, wait);
     let level = Level::refused(state, wait, demand.cost, at);
-    RateLimited::refused(demand.limit, level, wait).with_speech(limiter.speech())
+    let refused = RateLimited::refused(demand.limit, level, wait).with_speech(limiter.speech());
+    if wait.is_none() {
+        limiter.uses().note_refused(&refused);
+    }
+    refused
 }
