@@ -88,6 +88,7 @@ mod key;
 mod key_parts;
 mod key_text;
 mod limit_head;
+mod lines;
 #[cfg(feature = "memory")]
 mod memory;
 mod on_failure;
@@ -119,6 +120,7 @@ pub use self::fallback::Fallback;
 pub use self::key::Key;
 pub use self::key_text::KeyTextError;
 pub(crate) use self::limit_head::LimitHead;
+pub use self::lines::Lines;
 #[cfg(feature = "memory")]
 pub use self::memory::{DumpError, Memory};
 #[cfg(feature = "memory")]
@@ -325,7 +327,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// The memory store in whose lines reservations wait, first in, first out; `None` unless this is
+    /// The lines of the memory store in which reservations wait, first in, first out; `None` unless this is
     /// implemented.
     ///
     /// With `None`, which is right for every wrapper, they wait [as on a shared
@@ -334,8 +336,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// asked for reservations, also not by a layer with a queue: these go to the lines. A wrapper that
     /// renames buckets, or decides itself, must return `None`: the lines would grant its tokens a
     /// second time. The suite in `tollgate-conformance` finds that.
-    #[cfg(feature = "memory")]
-    fn lines(&self) -> Option<&Memory> {
+    fn lines(&self) -> Option<Lines<'_>> {
         None
     }
 
@@ -386,8 +387,7 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).answers_at_once()
     }
 
-    #[cfg(feature = "memory")]
-    fn lines(&self) -> Option<&Memory> {
+    fn lines(&self) -> Option<Lines<'_>> {
         (**self).lines()
     }
 

@@ -291,7 +291,10 @@ impl RateLimiter {
     /// The memory store in whose lines waiters stand: that of the limiter, or of a wrapper.
     #[cfg(feature = "memory")]
     pub(crate) fn lines(&self) -> Option<&Memory> {
-        self.backend().lines()
+        match self.memory() {
+            Some(memory) => Some(memory),
+            None => self.backend().lines()?.store(),
+        }
     }
 
     /// Whether waiters stand in lines of the store, which gives them returned tokens by itself.

@@ -252,8 +252,7 @@ impl LimitUses {
         let mut limits = error.snapshots().iter().map(|one| one.limit());
         let Some(limit) = limits.find(|limit| limit.quota().is_in_flight()) else { return };
         #[cfg(feature = "tracing")]
-        if !self.ends_work.load(Ordering::Relaxed)
-            && self.logged.never_ends.is_first(limit.name())
+        if !self.ends_work.load(Ordering::Relaxed) && self.logged.never_ends.is_first(limit.name())
         {
             let warning = "calls are refused by a limit of requests in flight, and no permit has given \
                            its token back: a permit that is dropped keeps it (keep the guard of \

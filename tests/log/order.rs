@@ -176,7 +176,7 @@ fn the_guide_to_layers_quotes_the_log_as_it_is() {
         include_str!("../../src/key/extension.rs"),
         include_str!("../../src/key/header.rs"),
         include_str!("../../src/limiter/limit_uses.rs"),
-        include_str!("../../src/limiter/store.rs"),
+        include_str!("../../src/limiter/engine.rs"),
         include_str!("../../src/middleware/log.rs"),
         include_str!("../../src/routes/admission.rs"),
         include_str!("../../src/routes/meter.rs"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Lines, Memory};
 use tollgate::clock::TokioClock;
 use tollgate::{Limit, Quota, RateLimiter, SECOND};
 use tollgate_testing::queue::{ms, poll, reserve, settled, tokens, waiter};
@@ -37,7 +37,7 @@ impl Backend for Counting {
         self.count().reset(ids)
     }
 
-    fn lines(&self) -> Option<&Memory> {
+    fn lines(&self) -> Option<Lines<'_>> {
         self.inner.lines()
     }
 }

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::backend::{Backend, LinePlace, LineTimer};
+use crate::backend::{Backend, LinePlace, LineTimer, Memory};
 use crate::clock::Timestamp;
 use crate::limiter::queue::StoreClock;
 
@@ -123,7 +123,7 @@ async fn drive(mut guard: DriverGuard) {
         // The handle lives for this call only, so that a task which waits for hours keeps no store
         // alive. Without a store, `due` stays empty and the next round ends the task.
         if let (Some(until), Some(store)) = (until, driver.store.upgrade())
-            && let Some(lines) = store.lines()
+            && let Some(lines) = store.lines().and_then(|lines| lines.store::<Memory>())
         {
             // The store arms the driver again if the line still has a head.
             lines.grant_until(&driver.place, until);
@@ -143,7 +143,7 @@ impl Drop for DriverGuard {
     fn drop(&mut self) {
         if !self.has_ended
             && let Some(store) = self.driver.store.upgrade()
-            && let Some(lines) = store.lines()
+            && let Some(lines) = store.lines().and_then(|lines| lines.store::<Memory>())
         {
             lines.detach(&self.driver.place);
         }

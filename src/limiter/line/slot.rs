@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::LineDriver;
 use crate::algebra::State;
-use crate::backend::{Adjustment, Backend, LineTicket, WaiterStatus};
+use crate::backend::{Adjustment, Backend, LineTicket, Memory, WaiterStatus};
 use crate::clock::Timestamp;
 use crate::limiter::grant::{Grant, PaidBucket};
 use crate::limiter::queue::{QueueBucket, Unserved, later, paid_buckets};
@@ -47,6 +47,10 @@ impl LineSlot {
         Self { store, ticket, parts, at, turn, is_held: true }
     }
 
+    fn lines(&self) -> Option<&Memory> {
+        self.store.lines()?.store()
+    }
+
     /// The instant that the caller was told; once it is granted, that of the grant.
     pub(crate) const fn at(&self) -> Timestamp {
         self.at
@@ -66,7 +70,7 @@ impl LineSlot {
     /// Keeps the place without waiting: the work will run at the instant that the caller was told.
     pub(crate) fn keep<'g>(mut self, grants: impl Iterator<Item = &'g mut Grant>) {
         self.is_held = false;
-        if let Some(lines) = self.store.lines() {
+        if let Some(lines) = self.lines() {
             self.ticket.places.iter().for_each(|place| lines.keep(place));
         }
         // After `keep`: the store does not track resets for a place without a waiter, so the marks
@@ -78,7 +82,7 @@ impl LineSlot {
     /// taken after the reset.
     pub(crate) fn outlive_resets<'g>(&self, grants: impl Iterator<Item = &'g mut Grant>) {
         for grant in grants {
-            grant.outlive_resets(|id| self.store.lines()?.mark_of(&self.ticket, id));
+            grant.outlive_resets(|id| self.lines()?.mark_of(&self.ticket, id));
         }
     }
 
@@ -94,7 +98,7 @@ impl LineSlot {
         if status == WaiterStatus::Waiting {
             // The store grants all due waiters when a timer is attached, so this one may have its
             // turn now.
-            if let Some(lines) = self.store.lines() {
+            if let Some(lines) = self.lines() {
                 for place in &self.ticket.places {
                     lines.attach(place, || LineDriver::try_current(&self.store, *place));
                 }
@@ -114,7 +118,7 @@ impl LineSlot {
     /// Grants the waiter, since the instant that the caller was told has come.
     pub(crate) fn grant(&self) {
         // In every line, as the request runs only when all of them have granted.
-        if let Some(lines) = self.store.lines() {
+        if let Some(lines) = self.lines() {
             self.ticket.places.iter().for_each(|place| lines.grant_through(place, self.at));
         }
     }
@@ -134,7 +138,7 @@ impl LineSlot {
 impl Drop for LineSlot {
     fn drop(&mut self) {
         if self.is_held
-            && let Some(lines) = self.store.lines()
+            && let Some(lines) = self.lines()
         {
             // For all buckets. Which of them have granted, only the store can tell under its locks:
             // it refunds those, and the others lose the place in line. A check here could be
