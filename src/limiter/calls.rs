@@ -340,9 +340,7 @@ impl<'l> LimitCall<'l> {
             Decided::Refused(refused) => {
                 let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
                 let limit = demands.limit();
-                let error = refused.error(limiter, demands.as_slice(), limit, jitter);
-                limiter.uses().note_refused(&error);
-                Err(error)
+                Err(refused.error(limiter, demands.as_slice(), limit, jitter))
             }
             Decided::TooLarge(error) => Err(error),
             Decided::Uncounted => {

@@ -65,7 +65,6 @@ impl<'l> Permit<'l> {
     /// ```
     #[doc(alias("guard", "release_on_drop"))]
     pub fn in_flight(self) -> InFlight<'l> {
-        self.limiter().uses().note_end_of_work();
         InFlight(self)
     }
 }

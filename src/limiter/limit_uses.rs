@@ -39,8 +39,6 @@ pub(crate) struct LimitUses {
     /// The same of a limiter and of those that are made of it for other stores, such as for each
     /// transaction of a database.
     logged: Arc<LoggedMistakes>,
-    /// Whether a permit of a limit of requests in flight has a guard, or has given its token back.
-    ends_work: AtomicBool,
 }
 
 /// Which mistakes were logged. A flood of requests that cost too much takes no lock here.
@@ -54,8 +52,6 @@ struct LoggedMistakes {
     debt_cut: LimitNames,
     /// A rule was given a key, and then another one.
     replaced_key: LimitNames,
-    /// A call counts requests in flight, and none of them ends.
-    never_ends: LimitNames,
 }
 
 /// The limits with a mistake that is logged once for each.
@@ -237,32 +233,6 @@ impl LimitUses {
                            rest is never paid (set `max_reserved` of the quota to the deepest debt \
                            that clients should pay)";
             tracing::warn!(limit, %left, warning, "possible misconfiguration (logged once)");
-        }
-    }
-
-    /// A permit of a limit of requests in flight has a guard, or gives its token back.
-    pub(super) fn note_end_of_work(&self) {
-        self.ends_work.store(true, Ordering::Relaxed);
-    }
-
-    /// A call was refused. Warns if it counts requests in flight, and no permit has given a token back:
-    /// other permits, such as those of a semaphore, do so when they are dropped.
-    #[cold]
-    pub(super) fn note_refused(&self, error: &RateLimited) {
-        let mut limits = error.snapshots().iter().map(|one| one.limit());
-        let Some(limit) = limits.find(|limit| limit.quota().is_in_flight()) else { return };
-        #[cfg(feature = "tracing")]
-        if !self.ends_work.load(Ordering::Relaxed) && self.logged.never_ends.is_first(limit.name())
-        {
-            let warning = "calls are refused by a limit of requests in flight, and no permit has given \
-                           its token back: a permit that is dropped keeps it (keep the guard of \
-                           `permit.in_flight()` while the work runs; if all permits are still at \
-                           work, and settled later, nothing is wrong)";
-            tracing::warn!(
-                limit = limit.name(),
-                warning,
-                "possible misconfiguration (logged once)"
-            );
         }
     }
 

@@ -95,9 +95,5 @@ fn refused_one(
 ) -> RateLimited {
     let wait = wait_of(demand.limit, Verdict::Refused, wait);
     let level = Level::refused(state, wait, demand.cost, at);
-    let refused = RateLimited::refused(demand.limit, level, wait).with_speech(limiter.speech());
-    if wait.is_none() {
-        limiter.uses().note_refused(&refused);
-    }
-    refused
+    RateLimited::refused(demand.limit, level, wait).with_speech(limiter.speech())
 }

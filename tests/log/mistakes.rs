@@ -264,46 +264,6 @@ fn a_second_key_of_a_rule_is_told_once() {
     assert!(told_of(once).is_empty());
 }
 
-// Work that never ends.
-
-/// The fifth call of a limit of four in flight was refused for good, and nothing said why.
-#[test]
-fn permits_of_work_in_flight_without_a_guard_are_told_once() {
-    const TWO: Limit = Limit::new("two", Quota::in_flight(2));
-    let parts =
-        ["WARN", "limit=\"two\"", "no permit has given its token back", "`permit.in_flight()`"];
-    let dropped = told(async || {
-        let limiter = fixed();
-        for call in 0..5 {
-            let permit = limiter.limit(&TWO).await;
-            assert_eq!(permit.is_ok(), call < 2);
-        }
-    });
-    assert_one(&dropped, &parts);
-    let beside_a_rate = told(async || {
-        let limiter = fixed();
-        for call in 0..5 {
-            let permit = limiter.limit(&OTHER).and(&TWO).await;
-            assert_eq!(permit.is_ok(), call < 2);
-        }
-    });
-    assert_one(&beside_a_rate, &parts);
-    let right = told(async || {
-        let limiter = fixed();
-        let _guards = [(); 2].map(|()| at_once(limiter.limit(&TWO)).unwrap().in_flight());
-        assert!(limiter.limit(&TWO).await.is_err());
-        let settled = fixed();
-        settled.limit(&TWO).await.unwrap().refund().await.unwrap();
-        let _permits = [(); 2].map(|()| at_once(settled.limit(&TWO)).unwrap());
-        assert!(settled.limit(&TWO).await.is_err());
-        let rate = fixed();
-        for _ in 0..20 {
-            drop(rate.limit(&OTHER).await);
-        }
-    });
-    assert!(right.is_empty(), "{right:#?}");
-}
-
 // A limiter for each request.
 
 /// Each request found full buckets, so nothing was limited, and the log had no line about it.
