@@ -332,10 +332,11 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     ///
     /// With `None`, which is right for every wrapper, they wait [as on a shared
     /// store](crate::_guide::queueing#with-redis-or-a-store-of-your-own). A wrapper that hands on each
-    /// call as it is, to count or to log, may return what the other backend returns. It is then not
-    /// asked for reservations, also not by a layer with a queue: these go to the lines. A wrapper that
-    /// renames buckets, or decides itself, must return `None`: the lines would grant its tokens a
-    /// second time. The suite in `tollgate-conformance` finds that.
+    /// call as it is, to count or to log, may return what the other backend returns, and always the
+    /// same. It is then not asked for reservations, also not by a layer with a queue, but for what
+    /// these give back. A wrapper that renames buckets, or decides itself, must return `None`: the
+    /// lines would grant its tokens a second time. The suite in `tollgate-conformance` finds buckets
+    /// that are renamed.
     fn lines(&self) -> Option<Lines<'_>> {
         None
     }

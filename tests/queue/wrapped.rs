@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::time::{Instant, sleep};
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Lines, Memory};
 use tollgate::clock::TokioClock;
 use tollgate::{Limit, Quota, RateLimiter, SECOND};
@@ -87,4 +88,24 @@ async fn tokens_that_come_back_through_a_wrapper_go_to_the_first_in_line() {
     drop(held);
     assert!(poll(&mut second).is_some());
     assert_eq!(tokens(&limiter, &SLOW), 0.0);
+}
+
+/// The timer of a line went with the wrapper whose request had begun it.
+#[tokio::test(start_paused = true)]
+async fn waiters_are_served_in_time_when_the_wrapper_of_another_is_gone() {
+    let inner: Arc<dyn Backend> = Arc::new(Memory::new().clock(TokioClock::new()));
+    let limiter = RateLimiter::new(Arc::clone(&inner));
+    let wrapped = RateLimiter::new(Counting { inner, calls: Arc::default() });
+    assert!(limiter.limit(&SLOW).await.is_ok());
+    let begun = Instant::now();
+    let mut first = waiter(&wrapped, &SLOW, 1);
+    let [second, third] = [1, 1].map(|cost| waiter(&limiter, &SLOW, cost));
+    sleep(ms(1_001)).await;
+    assert!(poll(&mut first).is_some());
+    drop((first, wrapped));
+    sleep(ms(300)).await;
+    // The third moves forward to two seconds.
+    drop(second);
+    drop(third.await);
+    assert_eq!(begun.elapsed().as_millis() / 100, 20);
 }

@@ -1,5 +1,6 @@
 //! The timer of a line in which several requests wait.
 
+use std::ptr;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -19,6 +20,9 @@ use crate::limiter::queue::StoreClock;
 pub(super) struct LineDriver {
     /// Weak, since the store holds the driver.
     store: Weak<dyn Backend>,
+    /// The store if it is a wrapper, which ends before the memory store that others share. It is kept
+    /// as long as the line, in which the request of its limiter stands.
+    _wrapper: Option<Arc<dyn Backend>>,
     /// A place in the line, which identifies the line.
     place: LinePlace,
     runtime: Handle,
@@ -42,8 +46,11 @@ impl LineDriver {
     ) -> Option<Arc<dyn LineTimer>> {
         let runtime = Handle::try_current().ok()?;
         let (state, rearmed) = Default::default();
+        let lines: &Memory = store.lines()?.store()?;
+        let is_wrapper = !ptr::addr_eq(Arc::as_ptr(store), lines);
+        let _wrapper = is_wrapper.then(|| Arc::clone(store));
         let store = Arc::downgrade(store);
-        Some(Arc::new(Self { store, place, runtime, state, rearmed }))
+        Some(Arc::new(Self { _wrapper, store, place, runtime, state, rearmed }))
     }
 }
 
