@@ -175,9 +175,9 @@ async fn a_proxy_on_a_unix_socket_that_writes_no_field_is_named_as_the_cause() {
     let by_client = RateLimiter::in_memory().layer(&ONE).key(ClientIp::x_forwarded_for(1));
     let (status, body) = send(&app(by_client), Method::GET).await;
     let detail = of_debug(
-        ",\"detail\":\"no client address: there is no `x-forwarded-for` field, and the peer has no \
-         address (have the proxy write the field, as by `proxy_set_header` of nginx; on a TCP \
-         socket, serve the router with `into_make_service_with_connect_info::<SocketAddr>()`)\""
+        ",\"detail\":\"no client address: none can be read from `x-forwarded-for`, and the peer has \
+         none (have the proxy write the field, as by `proxy_set_header` of nginx; on a TCP socket, \
+         serve the router with `into_make_service_with_connect_info::<SocketAddr>()`)\""
             .to_owned(),
     );
     assert_eq!(status, 500);

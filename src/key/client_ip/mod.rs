@@ -271,8 +271,8 @@ impl ClientIp {
         // Only a number of hops trusts a peer without an address.
         match self.source.field().filter(|_| self.source.trusts(None)) {
             Some(field) => KeyError::misconfigured(format!(
-                "no client address: there is no `{field}` field, and the peer has no address (have \
-                 the proxy write the field, as by `proxy_set_header` of nginx; on a TCP socket, \
+                "no client address: none can be read from `{field}`, and the peer has none (have the \
+                 proxy write the field, as by `proxy_set_header` of nginx; on a TCP socket, \
                  serve the router with `into_make_service_with_connect_info::<SocketAddr>()`)"
             )),
             None => KeyError::misconfigured(NO_ADDRESS),

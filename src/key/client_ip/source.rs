@@ -40,13 +40,12 @@ impl AddressSource {
         }
     }
 
-    /// Whether the field is read whoever the peer is, as its network contains each address.
+    /// Whether clients write the list that is read, as a network of proxies contains each address. A
+    /// field of one address may be overwritten by a proxy that nobody gets around.
     pub(super) fn trusts_all(&self) -> bool {
         match self {
-            Self::Peer => false,
-            Self::XForwardedFor(trusted) | Self::Forwarded(trusted) | Self::Header(_, trusted) => {
-                trusted.trusts_all()
-            }
+            Self::Peer | Self::Header(..) => false,
+            Self::XForwardedFor(trusted) | Self::Forwarded(trusted) => trusted.trusts_all(),
         }
     }
 
