@@ -29,7 +29,6 @@ mod layer;
 #[cfg(feature = "axum")]
 mod nothing;
 #[cfg(feature = "axum")]
-#[cfg(feature = "axum")]
 mod read_on;
 #[cfg(feature = "axum")]
 mod remaining;
