@@ -17,20 +17,21 @@ use tokio::task::JoinHandle;
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, Key};
 use tollgate::middleware::{Queue, Several};
-use tollgate::{DAY, Limit, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
+use tollgate::{DAY, HOUR, Limit, Quota, RateLimitLayer, RateLimiter, Rule};
 use tollgate_testing::attack::{Frame, Frames, Guest, Http2, Watched, address, connect, frame};
 use tollgate_testing::dice::Dice;
 use tollgate_testing::web::Reply;
 use tollgate_testing::{START, at_once, limiter};
 
-/// One request a second for all clients together.
-static SHARED: Limit = Limit::new("shared", Quota::token_bucket(1, SECOND));
+/// One request an hour for all clients together: waiters have timers in real time, too, and a slow machine
+/// must not reach them.
+static SHARED: Limit = Limit::new("shared", Quota::token_bucket(1, HOUR));
 
-/// One request a second for each client, of which five may wait.
-static PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(1, SECOND).max_reserved(5));
+/// One request an hour for each client, of which five may wait.
+static PER_CLIENT: Limit = Limit::new("per-client", Quota::token_bucket(1, HOUR).max_reserved(5));
 
 /// The same limit without that bound.
-static PER_CLIENT_ALL: Limit = Limit::new("per-client", Quota::token_bucket(1, SECOND));
+static PER_CLIENT_ALL: Limit = Limit::new("per-client", Quota::token_bucket(1, HOUR));
 
 const PLACES: usize = 50;
 
@@ -107,7 +108,7 @@ async fn clients_that_are_gone_hold_a_queue_that_no_key_bounds() {
         // The handlers of the closed connections run all the same.
         let before = ran.load(Ordering::Relaxed);
         server.answers(ATTACKER);
-        clock.advance(PLACES as u32 * SECOND);
+        clock.advance(PLACES as u32 * HOUR);
         look(&limiter, &SHARED, None);
         server.answered(ATTACKER, PLACES).await;
         assert_eq!(ran.load(Ordering::Relaxed) - before, PLACES);
@@ -129,11 +130,11 @@ async fn beside_a_rule_by_client_the_others_get_through() {
             assert_eq!(look(&limiter, &SHARED, None), held);
             let asking = other_waits(&mut server).await;
             // Its turn is after those of the earlier requests.
-            clock.advance(held as u32 * SECOND);
+            clock.advance(held as u32 * HOUR);
             look(&limiter, &SHARED, None);
             server.answered(ATTACKER, held).await;
             assert_eq!(look(&limiter, &SHARED, None), 1);
-            clock.advance(SECOND);
+            clock.advance(HOUR);
             look(&limiter, &SHARED, None);
             assert_eq!(asking.await.unwrap().status, 200);
         }
@@ -191,7 +192,7 @@ async fn a_body_is_read_at_the_turn_of_its_request() {
     );
     other.send(body).await;
     server.arrived(OTHER, 1).await;
-    clock.advance(2 * SECOND);
+    clock.advance(2 * HOUR);
     look(&limiter, &SHARED, None);
     connection.read_until(is_window).await;
     server.answered(OTHER, 1).await;
@@ -225,14 +226,14 @@ async fn a_connection_that_opens_as_many_streams_as_it_may_delays_no_other() {
 #[tokio::test]
 async fn a_stream_that_is_reset_at_its_turn_loses_no_token() {
     static SAVED: Limit =
-        Limit::new("saved", Quota::token_bucket(1, SECOND).capacity(1_000).initial(0));
+        Limit::new("saved", Quota::token_bucket(1, HOUR).capacity(1_000).initial(0));
     for seed in 0..10 {
         let (clock, mut dice) = (ManualClock::new(START), Dice(seed));
         let limiter = limiter(&clock);
         let layer = limiter.layer(&SAVED).key(ClientIp::peer()).queue(queue());
         let (mut server, ran) = served(layer).await;
         let mut attacker = Http2::connect(ATTACKER, server.address).await;
-        let (mut open, mut seconds) = (Vec::new(), 0);
+        let (mut open, mut hours) = (Vec::new(), 0);
         for _ in 0..40 {
             open.extend(attacker.get(3).await);
             server.arrived(ATTACKER, 3).await;
@@ -246,8 +247,8 @@ async fn a_stream_that_is_reset_at_its_turn_loses_no_token() {
                 attacker.reset(&gone).await;
                 attacker.sync().await;
             }
-            clock.advance(due * SECOND);
-            seconds += u64::from(due);
+            clock.advance(due * HOUR);
+            hours += u64::from(due);
             look(&limiter, &SAVED, Some(ATTACKER));
             if order == 2 {
                 attacker.reset(&gone).await;
@@ -260,7 +261,7 @@ async fn a_stream_that_is_reset_at_its_turn_loses_no_token() {
         }
         drop(attacker);
         let ran = ran.load(Ordering::Relaxed) as f64;
-        assert_eq!(tokens(&limiter, &SAVED, ATTACKER) + ran, seconds as f64, "seed {seed}");
+        assert_eq!(tokens(&limiter, &SAVED, ATTACKER) + ran, hours as f64, "seed {seed}");
     }
 }
 
@@ -282,7 +283,7 @@ async fn a_drain_answers_all_waiters_in_a_flood_of_requests_that_come_and_go() {
     let asking = other_waits(&mut server).await;
     assert_eq!(look(&limiter, &SHARED, None), 30);
     // The turns of five waiters come within that time.
-    limiter.drain(5 * SECOND);
+    limiter.drain(5 * HOUR);
     for _ in 0..20 {
         let gone: Vec<_> = open.drain(..10).collect();
         attacker.reset(&gone).await;
@@ -292,7 +293,7 @@ async fn a_drain_answers_all_waiters_in_a_flood_of_requests_that_come_and_go() {
     assert_eq!(asking.await.unwrap().status, 503);
     attacker.sync().await;
     assert!(look(&limiter, &SHARED, None) <= 5);
-    clock.advance(5 * SECOND);
+    clock.advance(5 * HOUR);
     while look(&limiter, &SHARED, None) > 0 {
         attacker.sync().await;
     }
@@ -315,7 +316,7 @@ async fn a_client_that_resets_and_blocks_itself_moves_no_other_client() {
         let key = Key::from(peer.ip());
         match &*what {
             "reset" => own.reset(&PER_CLIENT_ALL).key(key).await.unwrap(),
-            "block" => drop(own.block(&PER_CLIENT_ALL, SECOND).key(key).await.unwrap()),
+            "block" => drop(own.block(&PER_CLIENT_ALL, HOUR).key(key).await.unwrap()),
             _ => drop(own.penalize(&PER_CLIENT_ALL, 1).key(key).await.unwrap()),
         }
     };
@@ -342,7 +343,7 @@ async fn a_client_that_resets_and_blocks_itself_moves_no_other_client() {
         }
     }
     assert_eq!(look(&limiter, &PER_CLIENT_ALL, Some(OTHER)), 1, "not before its turn");
-    clock.advance(SECOND);
+    clock.advance(HOUR);
     look(&limiter, &PER_CLIENT_ALL, Some(OTHER));
     assert_eq!(asking.await.unwrap().status, 200, "at its turn");
 }
