@@ -40,8 +40,8 @@ impl AddressSource {
         }
     }
 
-    /// Whether clients write the list that is read, as a network of proxies contains each address. A
-    /// field of one address may be overwritten by a proxy that nobody gets around.
+    /// Whether each client can write the list of addresses that is read, because a network of trusted
+    /// proxies contains all addresses. `Header` reads one address, which the proxy may overwrite.
     pub(super) fn trusts_all(&self) -> bool {
         match self {
             Self::Peer | Self::Header(..) => false,
