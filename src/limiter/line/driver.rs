@@ -20,8 +20,7 @@ use crate::limiter::queue::StoreClock;
 pub(super) struct LineDriver {
     /// Weak, since the store holds the driver.
     store: Weak<dyn Backend>,
-    /// The store if it is a wrapper, which ends before the memory store that others share. It is kept
-    /// as long as the line, in which the request of its limiter stands.
+    /// The wrapper around the memory store, if there is one: the line may outlive its limiter.
     _wrapper: Option<Arc<dyn Backend>>,
     /// A place in the line, which identifies the line.
     place: LinePlace,
