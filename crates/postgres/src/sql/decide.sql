@@ -566,7 +566,6 @@ DECLARE
     holders text[];
     ends timestamptz;
     is_last boolean;
-    held bigint[];
     is_sound boolean;
     k integer;
 BEGIN
@@ -574,8 +573,22 @@ BEGIN
     LOCK TABLE tollgate.buckets IN ROW EXCLUSIVE MODE;
     PERFORM set_config('lock_timeout', '1', true);
     FOR k IN 1..cardinality(keys) LOOP
-        rest[k] := k;
-        holders[k] := tollgate.holder(keys[k]);
+        -- The bounds of the columns, which others may have changed. It shows whoever holds the row.
+        PERFORM FROM tollgate.buckets b
+        WHERE b.key = keys[k] AND b.step <> 0 AND (
+            b.value BETWEEN -9007199254740992 AND 9007199254740992
+            AND b.ts BETWEEN -9007199254740992 AND 9007199254740992
+            AND b.gain BETWEEN 1 AND 9007199254740992
+            AND b.token BETWEEN 1 AND 9007199254740992
+            AND b.capacity BETWEEN 0 AND 9007199254740992
+            AND b.step BETWEEN -9007199254740992 AND 9007199254740992
+        ) IS NOT TRUE;
+        IF FOUND THEN
+            places := places || -k;
+        ELSE
+            rest := rest || k;
+            holders[k] := tollgate.holder(keys[k]);
+        END IF;
     END LOOP;
     ends := clock_timestamp() + patience * interval '1 millisecond';
     WHILE cardinality(rest) > 0 LOOP
@@ -585,20 +598,9 @@ BEGIN
             is_sound := false;
             BEGIN
                 PERFORM 1 FROM tollgate.buckets b WHERE b.key = keys[k] FOR UPDATE NOWAIT;
-                held := tollgate.lock(keys[k]);
+                PERFORM tollgate.lock(keys[k]);
                 UPDATE tollgate.buckets b SET value = b.value WHERE b.key = keys[k];
-                -- The bounds of the columns, which others may have changed.
-                is_sound := FOUND AND coalesce(
-                    held[6] = 0 OR (
-                        held[1] BETWEEN -9007199254740992 AND 9007199254740992
-                        AND held[2] BETWEEN -9007199254740992 AND 9007199254740992
-                        AND held[3] BETWEEN 1 AND 9007199254740992
-                        AND held[4] BETWEEN 1 AND 9007199254740992
-                        AND held[5] BETWEEN 0 AND 9007199254740992
-                        AND held[6] BETWEEN -9007199254740992 AND 9007199254740992
-                    ),
-                    false
-                );
+                is_sound := FOUND;
                 -- Undoes it, so that the row is free for the next one who looks.
                 RAISE SQLSTATE 'TOLLG';
             EXCEPTION

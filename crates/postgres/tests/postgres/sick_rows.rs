@@ -233,6 +233,37 @@ async fn a_row_with_foreign_numbers_fails_only_the_requests_that_name_it() {
     place.limiter.limit(&CLIENTS).key("sick").await.unwrap();
 }
 
+/// Who looks for it found it held by another call, took it for a row that many want, and all failed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_with_foreign_numbers_is_found_while_it_goes_from_hand_to_hand() {
+    let place = Place::set_up().await;
+    let row = "ALTER TABLE tollgate.buckets ALTER gain TYPE bigint; \
+               INSERT INTO tollgate.buckets VALUES ('tollgate:clients:sick', 5, 0, 0, 1, 10, 1)";
+    place.run(row).await;
+    // Without the name of the schema, so that they are none of the calls that wait.
+    let path = format!("SET search_path = {}", place.schema);
+    let hold = "BEGIN; SELECT FROM buckets WHERE key = 'tollgate:clients:sick' FOR UPDATE; \
+                SELECT pg_sleep(0.002); COMMIT";
+    let mut hands = JoinSet::new();
+    for _ in 0..4 {
+        let client = place.client().await;
+        client.batch_execute(&path).await.unwrap();
+        hands.spawn(async move {
+            loop {
+                client.batch_execute(hold).await.unwrap();
+            }
+        });
+    }
+    let wants = "SELECT count(*) > 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                 AND query LIKE '%FROM buckets %'";
+    wait_until("many want the row", async || Server::shared().query(wants) == "t").await;
+    for told in place.ask_beside_the_sick_one().await {
+        assert!(told.is_unavailable() && !told.is_outage(), "{told:?}");
+    }
+    hands.shutdown().await;
+    place.only_the_healthy_are_charged().await;
+}
+
 /// The function looked for such a row again and again, until the server ended it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_that_a_policy_hides_fails_only_the_requests_that_name_it() {
