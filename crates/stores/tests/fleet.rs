@@ -552,7 +552,9 @@ fn a_little_too_much(_: &Runtime, store: Store) {
         for nth in [0, ran.len() / 2, ran.len() - 1] {
             let (at, cost) = ran[nth];
             let mut more = ran.clone();
-            more.push((at, bound + 1 - cost));
+            // In pieces: one above the capacity would raise the bound.
+            let most = (bound + 1 - cost).min(quota.get_capacity());
+            more.extend([(at, most), (at, bound + 1 - cost - most)]);
             let violation = check_history(quota, &more).unwrap();
             assert!(violation.is_some(), "{} at {at:?}", FLEETS[fleet].limits[0].name());
         }
