@@ -94,7 +94,7 @@ async fn after_a_settlement_what_it_left_is_told() {
 
 #[tokio::test]
 async fn a_request_that_has_waited_tells_what_it_gave_back() {
-    let empty = Limit::new("empty", Quota::token_bucket(1_000, MINUTE).capacity(0));
+    let empty = Limit::new("empty", Quota::token_bucket(100_000, MINUTE).capacity(0));
     let layer = tollgate::RateLimiter::in_memory().layer(empty).queue(MINUTE);
     let server = settling(layer).await;
     let reply = ask(server, "/set").await;

@@ -62,7 +62,7 @@ async fn one_that_leaves_moves_others_of_other_costs_at_their_instants() {
 /// All slots behind the first one are exchanged with each that leaves.
 #[tokio::test(start_paused = true)]
 async fn those_of_one_cost_move_forward_however_many_wait() {
-    const REQUESTS: u32 = 20_000;
+    const REQUESTS: u32 = 5_000;
     let limiter = Shared::new().limiter();
     let mut line: Vec<_> = (0..REQUESTS).map(|_| waits(&limiter, 1)).collect();
     // The first half, from the front.

@@ -294,7 +294,7 @@ async fn a_queue_that_is_never_empty_does_not_grow() {
     let limit = Limit::new("long", Quota::token_bucket(1_000, SECOND).capacity(0));
     let (limiter, mut dice) = (paused(), Dice(5));
     let (mut line, mut sizes) = (Vec::new(), Vec::new());
-    for step in 0..12_000 {
+    for step in 0..6_000 {
         advance(ms(3)).await;
         line.retain_mut(|one| poll(one).is_none());
         if line.len() < 60 {

@@ -141,7 +141,7 @@ fn lists_at_once_charge_lots_and_store_alike() {
 /// All are dropped with the runtime in which they wait.
 #[test]
 fn lists_of_a_runtime_that_shuts_down_give_back_what_lots_have_paid() {
-    const LISTS: usize = 100_000;
+    const LISTS: usize = 20_000;
     let outer = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     for workers in [0, 2] {
         let (store, _, node) = outer.block_on(standing_node(&HOT, Manner::After(TRIP)));

@@ -24,7 +24,7 @@ fn paused() -> Runtime {
 
 #[tokio::test(start_paused = true)]
 async fn a_record_without_lots_is_not_looked_at() {
-    const IDLE: u32 = 100_000;
+    const IDLE: u32 = 20_000;
     let store = Moody::new(Manner::AtOnce);
     let node = Leasing::new(store).lease(&HOT.limit()).max_keys(200_000).clock(TokioClock::new());
     let bucket = HOT.bucket();
