@@ -1,5 +1,5 @@
 //! Each guide is a page of the documentation, its links work there and in the repository, and the
-//! tests that it names exist.
+//! tests, files and commands that it names exist.
 //!
 //! A guide is a file of `docs/`, in the root or in a member of the workspace. Readers of the repository
 //! follow its links by the definitions at its end, which are relative paths. On the page of the
@@ -55,6 +55,10 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+fn member_folders() -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(root().join("crates")).unwrap().map(|member| member.unwrap().path())
+}
+
 /// The guides of a crate, by their paths in the repository.
 fn guides(docs: &str) -> BTreeMap<String, String> {
     let files = fs::read_dir(root().join(docs)).into_iter().flatten().map(|file| file.unwrap());
@@ -69,9 +73,8 @@ fn guides(docs: &str) -> BTreeMap<String, String> {
 /// For each crate: the folder of its guides, the links of their pages, and the file that makes pages
 /// of them.
 fn crates() -> Vec<(String, String, String)> {
-    let members = fs::read_dir(root().join("crates")).unwrap().map(|member| member.unwrap());
-    let members = members.filter(|member| member.path().join("docs").exists()).map(|member| {
-        let path = format!("crates/{}", member.file_name().into_string().unwrap());
+    let members = member_folders().filter(|member| member.join("docs").exists()).map(|member| {
+        let path = format!("crates/{}", member.file_name().unwrap().to_str().unwrap());
         let pages = source(&format!("{path}/src/lib.rs"));
         let plots = fs::read_to_string(root().join(format!("{path}/src/plots.md")));
         let links = source(&format!("{path}/src/links.md")) + &plots.unwrap_or_default();
@@ -141,6 +144,28 @@ fn named_tests(text: &str) -> Vec<&str> {
     words.filter(|word| !word.starts_with("tollgate_") && !SETTINGS.contains(word)).collect()
 }
 
+/// The files and folders of the repository that a text names in backticks.
+fn named_paths(text: &str) -> Vec<&str> {
+    const FOLDERS: [&str; 8] =
+        ["benches/", "checks/", "crates/", "docs/", "examples/", "scripts/", "src/", "tests/"];
+    let is_path = |word: &&str| FOLDERS.iter().any(|folder| word.starts_with(folder));
+    let is_plain = |word: &&str| !word.contains([' ', '*', '{', '<', '\n']);
+    text.split('`').filter(is_path).filter(is_plain).collect()
+}
+
+/// The test binaries that the commands of a text run, each with its crate; none for that of the root.
+fn named_binaries(text: &str) -> Vec<(Option<&str>, &str)> {
+    let commands = text.lines().filter(|line| line.contains("cargo test "));
+    let commands = commands.filter(|line| !line.contains("--workspace"));
+    let of_command = |line| {
+        let words = || str::split_whitespace(line).map(|word: &str| word.trim_matches('`'));
+        let after = move |word| words().zip(words().skip(1)).filter(move |(one, _)| *one == word);
+        let of = after("-p").next().map(|(_, name)| name);
+        after("--test").map(move |(_, binary)| (of, binary))
+    };
+    commands.flat_map(of_command).collect()
+}
+
 /// All files of this ending below a folder of the repository.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -151,7 +176,7 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn tests_that_are_named_in_guides_exist() {
+fn tests_files_and_commands_that_are_named_in_guides_exist() {
     let folders = ["src", "tests", "crates"].map(|folder| root().join(folder));
     let code: String = folders
         .iter()
@@ -162,14 +187,33 @@ fn tests_that_are_named_in_guides_exist() {
         ["README.md", "DESIGN.md", "CONTRIBUTING.md", "SECURITY.md"].map(|page| root().join(page));
     let docs = ["docs", "crates"].map(|folder| files(&root().join(folder), "md"));
     let guides = docs.into_iter().flatten().chain(pages);
-    let mut known = 0;
+    let mut known = [0; 3];
     for guide in guides {
-        for test in named_tests(&fs::read_to_string(&guide).unwrap()) {
+        let text = fs::read_to_string(&guide).unwrap();
+        for test in named_tests(&text) {
             assert!(code.contains(&format!("fn {test}(")), "{}: `{test}`", guide.display());
-            known += 1;
+            known[0] += 1;
+        }
+        // The pages of the root itself speak of any crate.
+        let is_of_all = guide.parent() == Some(root());
+        let folders = member_folders().filter(|folder| is_of_all || guide.starts_with(folder));
+        let folders: Vec<_> = folders.chain([root().to_path_buf()]).collect();
+        for path in named_paths(&text) {
+            let is_there = folders.iter().any(|folder| folder.join(path).exists());
+            assert!(is_there, "{}: `{path}` does not exist", guide.display());
+            known[1] += 1;
+        }
+        for (of, binary) in named_binaries(&text) {
+            let of =
+                of.map(|name| root().join("crates").join(name.trim_start_matches("tollgate-")));
+            let tests = of.unwrap_or(root().to_path_buf()).join("tests");
+            let is_there = ["/main.rs", ".rs"].map(|end| tests.join(format!("{binary}{end}")));
+            let is_there = is_there.iter().any(|file| file.exists());
+            assert!(is_there, "{}: `--test {binary}` has no such crate", guide.display());
+            known[2] += 1;
         }
     }
-    assert!(known > 20, "only {known} tests are named");
+    assert!(known[0] > 20 && known[1] > 40 && known[2] > 5, "{known:?}");
 }
 
 /// The blocks of code in a text, with their languages.
@@ -197,8 +241,8 @@ fn guides_have_no_hidden_lines() {
 fn tests_of_guides_begin_with_a_block_of_their_guide() {
     let all: BTreeMap<_, _> = crates().iter().flat_map(|(docs, ..)| guides(docs)).collect();
     let mut known = 0;
-    let members = fs::read_dir(root().join("crates")).unwrap().map(|member| member.unwrap().path());
-    let folders = members.chain([root().to_path_buf()]).map(|folder| folder.join("tests/guides"));
+    let folders =
+        member_folders().chain([root().to_path_buf()]).map(|folder| folder.join("tests/guides"));
     for file in folders.filter(|folder| folder.exists()).flat_map(|folder| files(&folder, "rs")) {
         let folder = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
         let text = fs::read_to_string(&file).unwrap();
@@ -244,4 +288,14 @@ fn tests_are_told_from_other_words_in_backticks() {
     ] {
         assert_eq!(named_tests(text), tests, "{text}");
     }
+}
+
+#[test]
+fn files_and_commands_are_told_from_other_words() {
+    let text = "see `src/lib.rs`, `tests/chaos`, `tests/*.rs` and `docs of src/`";
+    assert_eq!(named_paths(text), ["src/lib.rs", "tests/chaos"]);
+    let text = "cargo test -p tollgate-redis --test slow\n`cargo test --test queue --test log` --test a\n\
+                cargo test --workspace --test b\ncargo run --test c";
+    let found = [(Some("tollgate-redis"), "slow"), (None, "queue"), (None, "log"), (None, "a")];
+    assert_eq!(named_binaries(text), found);
 }
