@@ -58,7 +58,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use http::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncWriteExt;
@@ -138,8 +138,17 @@ async fn graphql_charges_a_query_by_its_complexity_before_it_runs() {
         let wait = response.headers().get("retry-after");
         assert_eq!(wait.is_some(), status == 429, "{wait:?}"); // 203 tokens at 1,000 a minute
         assert!(wait.is_none_or(|wait| wait == "13"), "{wait:?}");
+        if status == 429 {
+            let body = to_bytes(response.into_body(), 1_024).await.unwrap();
+            let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            let extensions = serde_json::json!({ "code": "RATE_LIMITED", "retryAfter": 13.0 });
+            assert_eq!(body["errors"][0]["extensions"], extensions);
+        }
     }
-    assert_eq!(ask("alice", "{ users(first: 5) { id } }").await.status(), 200);
+    let cheap = ask("alice", "{ users(first: 5) { id } }").await;
+    assert_eq!(cheap.status(), 200);
+    let left = cheap.headers()["ratelimit"].to_str().unwrap();
+    assert!(left.starts_with("\"graphql\";r=192;"), "{left}");
     // Aliases count, each for itself.
     let twice = "{ a: users(first: 499) { id } b: users(first: 499) { id } }";
     assert_eq!(ask("bob", twice).await.status(), 200);
@@ -147,6 +156,11 @@ async fn graphql_charges_a_query_by_its_complexity_before_it_runs() {
     // More than the limit ever holds.
     let too_large = ask("carol", "{ users(first: 1000) { id } }").await;
     assert_eq!((too_large.status().as_u16(), too_large.headers().get("retry-after")), (413, None));
+    // Numbers whose product overflows to a small one: 2^31 * (1227133513 * 7 + 1) = 2^64.
+    let seven = "a: id b: id c: id d: id e: id f: id g: id";
+    let wraps =
+        format!("{{ users(first: 2147483648) {{ friends(first: 1227133513) {{ {seven} }} }} }}");
+    assert_eq!(ask("carol", &wraps).await.status(), 413);
     // What is no query is not charged.
     assert_eq!(ask("carol", "{ nothing }").await.status(), 200);
     assert_eq!(ask("carol", "{ users(first: 999) { id } }").await.status(), 200);
