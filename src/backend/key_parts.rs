@@ -40,6 +40,12 @@ impl From<&[u8]> for Key {
     }
 }
 
+impl From<Vec<u8>> for Key {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::from(bytes.as_slice())
+    }
+}
+
 impl<const N: usize> From<[u8; N]> for Key {
     fn from(bytes: [u8; N]) -> Self {
         Self::from(bytes.as_slice())

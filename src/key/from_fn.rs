@@ -74,8 +74,8 @@ impl<F> fmt::Debug for FromFn<F> {
 /// What a closure for [`from_fn`] may return.
 #[diagnostic::on_unimplemented(
     message = "a closure that makes keys cannot return `{Self}`",
-    note = "return a `Key`, a `String`, a number or an address, an `Option` or a `Result` of it, or \
-            an `Extracted`"
+    note = "return a `Key`, a `String`, a number, an address or bytes, an `Option` or a `Result` of \
+            it, or an `Extracted`"
 )]
 pub trait IntoExtracted {
     /// Converts the value into a key, an exemption, or the error of a missing key.
@@ -142,7 +142,8 @@ keys!(
     bool,
     IpAddr,
     Ipv4Addr,
-    Ipv6Addr
+    Ipv6Addr,
+    Vec<u8>
 );
 
 #[cfg(feature = "uuid")]

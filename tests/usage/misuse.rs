@@ -190,6 +190,8 @@ const FINE: &[&str] = &[
     "let permit = limiter.limit(&L).await?.into_owned(); std::thread::spawn(move || drop(permit));",
     // Each option of a rule, on a layer of one.
     "drop(limiter.layer(&L).key_with(|head| head.uri().path().to_owned()).cost_with(|_| 2));",
+    "drop(limiter.layer(&L).key_with(|head| head.headers()[\"x-user\"].as_bytes().to_vec()));",
+    "limiter.limit(&L).key(user.as_bytes().to_vec()).await?;",
     "drop(limiter.layer(&L).only_methods([]).only_if(|head| head.uri().path() != \"/\"));",
     "drop(limiter.layer(&L).missing_key(middleware::MissingKey::Exempt).limit_with(|_| Some(L)));",
     "drop(limiter.layer(&L).refund_if(|response| response.is_success()).reset_if(|_| false));",
