@@ -12,7 +12,7 @@ use crate::limiter::{Permit, RateLimited, Snapshot};
 use crate::middleware::{RefusalBody, ResponseStyle, response_of, snapshot_fields};
 
 /// Responds like a layer of the limiter: 429 with `Retry-After` and problem details for a refusal,
-/// 429 without `Retry-After` where no wait helps, and 503 if the store fails.
+/// 413 if the cost can never fit, and 503 if the store fails.
 ///
 /// The limiter's [`dialects`](crate::RateLimiter::dialects) and
 /// [`on_refusal`](crate::RateLimiter::on_refusal) apply, whatever the layers around the handler say.
