@@ -7,17 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::{Request, Response};
+use axum::{Router, routing::get};
+use http::{Method, Request, Response};
 use tokio::time::sleep;
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
-use tollgate::clock::TokioClock;
+use tollgate::clock::{ManualClock, TokioClock};
 use tollgate::key::header;
 use tollgate::middleware::Queue;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
 use tollgate_testing::queue::{Late, ms, paused, send, settled};
 use tollgate_testing::shared::Shared;
+use tollgate_testing::{START, limiter, web};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// One a second, and one saved up.
@@ -428,4 +430,26 @@ fn zeros_are_mistakes() {
         let message = *panic.unwrap_err().downcast_ref::<&str>().unwrap();
         assert_eq!(message, "`block_after` needs a number of refusals and two times above zero");
     }
+}
+
+#[tokio::test]
+async fn a_client_reads_when_its_block_ends_and_gets_in_then_or_after_a_reset() {
+    let clock = ManualClock::new(START);
+    let limiter = limiter(&clock);
+    let layer = limiter.layer(blocks());
+    let app = Router::new().route("/", get(async || "hello")).layer(layer);
+    let server = web::serve(app).await;
+    let ask = async |user| {
+        let reply = web::send(server, Method::GET, "/", &[("x-user", user)]).await;
+        (reply.status.as_u16(), reply.field("retry-after").map(|after| after.parse().unwrap()))
+    };
+    for user in ["ann", "bob"] {
+        for answer in [RAN, refused(1), refused(1), refused(61), refused(61)] {
+            assert_eq!(ask(user).await, answer, "{user}");
+        }
+    }
+    limiter.reset(&ONE).key("bob").await.unwrap();
+    assert_eq!(ask("bob").await, RAN);
+    clock.advance(61 * SECOND);
+    assert_eq!(ask("ann").await, RAN);
 }

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::{ClientIp, Head, Networks, header, matched_path};
-use tollgate::middleware::Meter;
+use tollgate::middleware::{Meter, MissingKey};
 use tollgate::routes::RateLimitExt;
 use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
 use tollgate_testing::web::{self, Reply, read_to, send, serve};
@@ -463,4 +463,55 @@ async fn a_stream_that_has_ended_costs_what_was_counted() {
     assert_eq!(web::get(server, "/").await.body, "forty-two");
     assert_eq!(told.recv().await, Some("gone"));
     assert_eq!(at_once(limiter.peek(&LLM)).unwrap().remaining(), 970);
+}
+
+#[tokio::test]
+async fn a_layer_of_one_rule_has_the_options_of_a_rule() {
+    let limiter = limiter(&ManualClock::new(START));
+    let layer = |name: &'static str| limiter.layer(Limit::new(name, Quota::token_bucket(1, HOUR)));
+    let by_user = |name| layer(name).key(header("x-user"));
+    let plan = |head: &Head<'_>| {
+        let quota = Quota::token_bucket(2, HOUR);
+        (!head.headers().contains_key("x-internal")).then(|| Limit::new("plan", quota))
+    };
+    let hello = || any(async || "hello");
+    let app = Router::new()
+        .route("/plain", hello().layer(by_user("plain")))
+        .route(
+            "/closure",
+            hello().layer(layer("closure").key_with(|head| head.method().as_str().to_owned())),
+        )
+        .route("/cost", hello().layer(by_user("cost").cost_with(asked_cost)))
+        .route("/methods", hello().layer(by_user("methods").only_methods([Method::POST])))
+        .route("/only", hello().layer(by_user("only").only_if(|head| head.uri().query().is_none())))
+        .route("/missing", hello().layer(by_user("missing").missing_key(MissingKey::Exempt)))
+        .route("/plan", hello().layer(by_user("plan").limit_with(plan)))
+        .route("/refund", hello().layer(by_user("refund").refund_if(|reply| reply.is_success())))
+        .route("/shadow", hello().layer(by_user("shadow").shadow()));
+    let server = serve(app).await;
+    let ann = ("x-user", "ann");
+    type Asked<'a> = (Method, &'a str, &'a [(&'a str, &'a str)], [u16; 3]);
+    let rows: &[Asked<'_>] = &[
+        (Method::GET, "/plain", &[ann], [200, 429, 429]),
+        (Method::GET, "/plain", &[("x-user", "bob")], [200, 429, 429]),
+        (Method::GET, "/closure", &[], [200, 429, 429]),
+        (Method::POST, "/closure", &[], [200, 429, 429]),
+        (Method::GET, "/cost", &[ann, ("x-cost", "2")], [413; 3]),
+        (Method::GET, "/methods", &[ann], [200; 3]),
+        (Method::POST, "/methods", &[ann], [200, 429, 429]),
+        (Method::GET, "/only?health", &[ann], [200; 3]),
+        (Method::GET, "/only", &[ann], [200, 429, 429]),
+        (Method::GET, "/missing", &[], [200; 3]),
+        (Method::GET, "/missing", &[ann], [200, 429, 429]),
+        (Method::GET, "/plan", &[ann, ("x-internal", "yes")], [200; 3]),
+        (Method::GET, "/plan", &[ann], [200, 200, 429]),
+        (Method::GET, "/refund", &[ann], [200; 3]),
+        (Method::GET, "/shadow", &[ann], [200; 3]),
+    ];
+    for (method, path, fields, statuses) in rows {
+        for status in statuses {
+            let reply = send(server, method.clone(), path, fields).await;
+            assert_eq!(reply.status, *status, "{method} {path} {fields:?}");
+        }
+    }
 }

@@ -7,21 +7,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::{Request, Response};
-use tokio::task::JoinHandle;
+use axum::{Extension, Router, routing::post};
+use http::{HeaderMap, Method, Request, Response};
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
 use tollgate::algebra::check_history_with_returns;
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
-use tollgate::clock::{Clock, TokioClock};
+use tollgate::clock::{Clock, ManualClock, TokioClock};
 use tollgate::key::Head;
 use tollgate::middleware::{ActualCost, Queue, ResponseBody};
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND, Timestamp};
+use tollgate_testing::START;
 use tollgate_testing::cases::seeds;
 use tollgate_testing::dice::Dice;
 use tollgate_testing::queue::{Late, lines, ms, paused, settled, tokens};
 use tollgate_testing::shared::Shared;
+use tollgate_testing::web;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// One a second, and ten saved up.
@@ -445,4 +449,40 @@ async fn histories(settles: bool) {
         assert_eq!(violation, None, "seed {seed}, {quota}");
     }
     assert!(in_vain > 100 && sooner > 100, "{in_vain} in vain, {sooner} after a wait");
+}
+
+/// Such a client was refused, and told to come back in 44 s.
+#[tokio::test]
+async fn a_client_is_served_when_the_stream_before_it_turns_out_to_cost_less() {
+    static LLM: Limit = Limit::new("llm", Quota::token_bucket(40_000, MINUTE));
+    let limiter = tollgate_testing::limiter(&ManualClock::new(START));
+    let over = Arc::new(Notify::new());
+    let ends = Arc::clone(&over);
+    let chat = async move |fields: HeaderMap| {
+        if fields.contains_key("x-stream") {
+            ends.notified().await;
+        }
+        (Extension(ActualCost::new(100)), "hello")
+    };
+    let cost = |head: &Head<'_>| head.headers()["x-cost"].to_str().unwrap().parse().unwrap();
+    let layer = limiter.layer(&LLM).cost_with(cost).queue(MINUTE).settle();
+    let server = web::serve(Router::new().route("/", post(chat)).layer(layer)).await;
+    let ask = |fields: &'static [(&'static str, &'static str)]| {
+        tokio::spawn(async move { web::send(server, Method::POST, "/", fields).await })
+    };
+    // By what is left, since the clock stands still.
+    let until = async |left: f64| {
+        while tokens(&limiter, &LLM) != left {
+            yield_now().await;
+        }
+    };
+    let stream = ask(&[("x-cost", "39000"), ("x-stream", "yes")]);
+    until(1_000.0).await;
+    let waits = ask(&[("x-cost", "30000")]);
+    until(-29_000.0).await;
+    assert!(!waits.is_finished());
+    over.notify_one();
+    assert_eq!(stream.await.unwrap().status, 200);
+    assert_eq!(waits.await.unwrap().status, 200);
+    assert_eq!(tokens(&limiter, &LLM), 39_800.0);
 }
