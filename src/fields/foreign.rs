@@ -26,7 +26,8 @@ use http::{HeaderMap, HeaderName};
 pub enum ForeignFields {
     /// The limits of this layer come first in lists, and those of others follow, each name once. What
     /// is not a list of the same draft is dropped, as no parser reads both. In a field with room for
-    /// one limit, that of this layer stands, except in a refusal of the inner service.
+    /// one limit, and of two limits of one name, that of this layer stands, except in a refusal of the
+    /// inner service.
     #[default]
     Keep,
     /// Fields that this layer sends replace those of the same names.

@@ -1,6 +1,7 @@
 //! Lists of structured fields (RFC 9651), written into one buffer and joined with existing lists.
 
 use bytes::Bytes;
+use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
@@ -70,23 +71,30 @@ pub(super) fn prepend(
 ///
 /// The others may come from anywhere. Those members of them are taken that follow the grammar, have a
 /// value of the same type as ours, and a value that no member before them has: clients look a limit up
-/// by it.
+/// by it. In a refusal, a member of theirs stands in the place of ours, since it says when to come back.
 #[cold]
 fn join_last_first(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
     let mut lines = headers.get_all(name).iter();
     let own = lines.next_back()?.as_bytes();
-    let mut list = own.to_vec();
-    let mut known: SmallVec<[&[u8]; 8]> = members(own)?.iter().map(|member| member.item).collect();
     let is_text = own.starts_with(b"\"");
-    for Member { item, text } in lines.filter_map(|line| members(line.as_bytes())).flatten() {
-        if item.starts_with(b"\"") == is_text && !known.contains(&item) {
+    let others = lines.filter_map(|line| members(line.as_bytes())).flatten();
+    let others = others.filter(|member| member.item.starts_with(b"\"") == is_text);
+    let others: SmallVec<[Member<'_>; 8]> = others.collect();
+    let is_refused = headers.contains_key(RETRY_AFTER);
+    let (mut list, mut known) = (FieldList::default(), SmallVec::<[&[u8]; 8]>::new());
+    for Member { item, text } in members(own)? {
+        let refusal = others.iter().find(|other| is_refused && other.item == item);
+        known.push(item);
+        list.begin_member().bytes(refusal.map_or(text, |refusal| refusal.text));
+    }
+    for Member { item, text } in others {
+        if !known.contains(&item) {
             known.push(item);
-            list.extend_from_slice(b", ");
-            list.extend_from_slice(text);
+            list.begin_member().bytes(text);
         }
     }
     // Every line is a valid header value, so the list is one.
-    HeaderValue::from_maybe_shared(Bytes::from(list)).ok()
+    list.value()
 }
 
 /// A member of a list: its value, and all of it with its parameters.

@@ -69,6 +69,19 @@ async fn fields_of_another_draft_give_way() {
     assert_eq!(reply.field("ratelimit-policy"), Some("10;w=60"));
 }
 
+/// The numbers of this layer do not say when to come back, as those of a refusal do.
+#[tokio::test]
+async fn in_a_refusal_its_limits_stand_in_the_place_of_ours() {
+    let sent = &[
+        ("retry-after", "9"),
+        ("ratelimit", "\"up\";r=3;t=7, \"ours\";r=1;t=9"),
+        ("ratelimit-policy", "\"ours\";q=2;w=18"),
+    ];
+    let reply = reply(ours(), sent).await;
+    assert_eq!(reply.field("ratelimit"), Some("\"ours\";r=1;t=9, \"up\";r=3;t=7"));
+    assert_eq!(reply.field("ratelimit-policy"), Some("\"ours\";q=2;w=18"));
+}
+
 #[tokio::test]
 async fn limits_of_the_same_draft_follow_ours_and_each_name_is_there_once() {
     let sent = &[

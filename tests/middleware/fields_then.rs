@@ -132,3 +132,15 @@ async fn the_reset_of_older_dialects_is_when_the_limit_is_whole_again() {
     let refused = ask(server, "/bucket").await;
     assert_eq!((refused.status.as_u16(), refused.field("ratelimit-reset")), (429, Some("6")));
 }
+
+/// It said `t=6`, the time of the one token that is left, beside a `Retry-After` of 36 s.
+#[tokio::test]
+async fn a_charge_that_is_refused_tells_when_it_would_be_admitted() {
+    let charge = async |admission: Admission| admission.charge(7).await;
+    let layer = limiter(&ManualClock::new(START)).layer(&REQUESTS).expose();
+    let server = serve(Router::new().route("/", post(charge)).rate_limit(layer)).await;
+    assert_eq!(told(&ask(server, "/").await), "\"requests\";r=2;t=12");
+    let refused = ask(server, "/").await;
+    assert_eq!((refused.status.as_u16(), refused.field("retry-after")), (429, Some("36")));
+    assert_eq!(told(&refused), "\"requests\";r=1;t=36");
+}
