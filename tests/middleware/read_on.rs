@@ -3,14 +3,22 @@
 //! These clients write from a thread, as blocking ones do, and a server that does not read on closes
 //! with bytes unread: a body of 8 MB does not fit in the buffers of a connection.
 
+use std::convert::Infallible;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::DefaultBodyLimit;
 use axum::routing::post;
+use futures_util::{StreamExt, stream};
+use http::Request;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tokio::sync::oneshot;
 use tollgate::key::header;
 use tollgate::middleware::OnFailure;
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimiter};
@@ -120,6 +128,28 @@ async fn a_client_that_reads_before_it_has_written_all_sees_the_answer_at_once()
         assert!(connection.write(UPLOAD).is_ok());
     })
     .await;
+}
+
+/// HTTP/2 stops the client by itself, so nothing more is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_http_2_is_told_to_stop() {
+    const PIECES: usize = UPLOAD / 10_000;
+    let server = server(refusing()).await;
+    let (body, dropped) = oneshot::channel::<()>();
+    let taken = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&taken);
+    let pieces = stream::iter(0..PIECES).map(move |_| {
+        let _is_there = &body;
+        count.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 10_000]))
+    });
+    let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+    let request = Request::post(format!("http://{server}/")).body(Body::from_stream(pieces));
+    let response = client.request(request.unwrap()).await.unwrap();
+    assert_eq!(response.status(), 413);
+    // The connection stays open, so the body ends by itself or because the server wants no more.
+    assert!(dropped.await.is_err());
+    assert!(taken.load(Ordering::SeqCst) < PIECES);
 }
 
 #[tokio::test(flavor = "multi_thread")]
