@@ -254,4 +254,4 @@ pub(crate) use self::settle::Settlement;
 pub(crate) use self::snapshot::{Kept, Level};
 #[doc(hidden)]
 pub use self::too_large::explain_cost;
-pub(crate) use self::wait::Wait;
+pub(crate) use self::wait::wait_for_turn;

@@ -1,12 +1,12 @@
 //! Reservations: leave to run the work at a known instant.
 
+use std::future::pending;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use std::{iter, mem};
+use std::{fmt, iter, mem};
 
-use pin_project_lite::pin_project;
 use smallvec::SmallVec;
 
 use super::Limit;
@@ -21,7 +21,7 @@ use super::queue::StoreEvent;
 use super::rate_limited::RateLimited;
 use super::reserved_slot::ReservedSlot;
 use super::snapshot::Snapshot;
-use super::wait::Wait;
+use super::wait::wait_for_turn;
 use crate::backend::{Adjustment, BackendError, Origin};
 use crate::clock::Timestamp;
 
@@ -179,9 +179,20 @@ impl Reservation {
     /// Dropping the future cancels the reservation.
     #[doc(alias("wait_until_ready", "until_ready"))]
     pub fn ready(self) -> Ready {
-        let ReservationInner { grants, slot, jitter, stay } = *self.0;
-        let slot = slot.map(|slot| (slot, jitter));
-        Ready { grants: Some(grants), slot, waiting: None, stay }
+        Ready(Some(Box::pin(async move {
+            let ReservationInner { mut grants, slot, jitter, stay } = *self.0;
+            if let Some(slot) = slot {
+                // Only a drainable waiter is drained, and this one is not.
+                let waiting = wait_for_turn(slot, jitter, None, None).await;
+                let Ok(turn) = waiting else { return pending().await };
+                turn.outlive_resets(grants.iter_mut());
+                grants.grants.at = turn.use_up().at();
+                if let Some(stay) = stay {
+                    stay.end(QueueStep::Served);
+                }
+            }
+            grants.into_permit()
+        })))
     }
 
     /// Keeps the reservation without waiting, for work that is planned for its instant.
@@ -278,45 +289,28 @@ impl Drop for HeldGrants {
     }
 }
 
-pin_project! {
-    /// The future of [`Reservation::ready`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it cancels the reservation.
-    #[derive(Debug)]
-    #[must_use = "dropping it cancels the reservation"]
-    pub struct Ready {
-        grants: Option<HeldGrants>,
-        slot: Option<(ReservedSlot, Duration)>,
-        #[pin]
-        waiting: Option<Wait>,
-        stay: Option<QueueStay>,
-    }
-}
+/// The future of [`Reservation::ready`].
+///
+/// # Cancel safety
+///
+/// Dropping it cancels the reservation.
+#[must_use = "dropping it cancels the reservation"]
+pub struct Ready(Option<Pin<Box<dyn Future<Output = Permit<'static>> + Send>>>);
 
 impl Future for Ready {
     type Output = Permit<'static>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit<'static>> {
-        let mut this = self.project();
-        if let Some((slot, jitter)) = this.slot.take() {
-            this.waiting.set(Some(Wait::new(slot, jitter, None)));
-        }
-        if let Some(waiting) = this.waiting.as_mut().as_pin_mut() {
-            let turn = ready!(waiting.poll(cx));
-            this.waiting.set(None);
-            // Only a drainable waiter is drained, and this one is not.
-            let Ok(turn) = turn else { return Poll::Pending };
-            turn.outlive_resets(this.grants.iter_mut().flat_map(HeldGrants::iter_mut));
-            let at = turn.use_up().at();
-            this.grants.iter_mut().for_each(|held| held.grants.at = at);
-            if let Some(stay) = this.stay.take() {
-                stay.end(QueueStep::Served);
-            }
-        }
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit<'static>> {
         // A future that has completed stays pending.
-        let Some(grants) = this.grants.take() else { return Poll::Pending };
-        Poll::Ready(grants.into_permit())
+        let Some(waiting) = &mut self.0 else { return Poll::Pending };
+        let permit = ready!(waiting.as_mut().poll(cx));
+        self.0 = None;
+        Poll::Ready(permit)
+    }
+}
+
+impl fmt::Debug for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Ready(waiting)" } else { "Ready(done)" })
     }
 }

@@ -10,11 +10,11 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::action::{Action, PendingAction, QueuedSlot};
+use super::action::{Action, PendingAction, QueuedSlot, Rejection};
 use super::body::{RefusalText, ResponseBody};
 use super::on_response::OnResponse;
 use super::plan::Plan;
-use super::queued_call::{QueueExit, QueuedCall};
+use super::queued_call::{PendingTurns, QueuedTurn, wait};
 use super::read_on::read_on;
 use super::reject::render;
 use crate::key::Head;
@@ -46,14 +46,20 @@ pin_project! {
         S: Service<Request<B>>,
     {
         Rejected { response: Option<Response<RefusalText>> },
-        // Both are boxed: most requests are decided at once, and their futures stay small.
+        // Boxed: most requests are decided at once, and their futures stay small.
         Deciding { pending: PendingAction, held: Option<Box<HeldRequest<S, B>>> },
-        Queued { queued: Pin<Box<QueuedCall<S, B>>> },
+        Queued {
+            waiting: PendingTurns,
+            // Its turn has come; the inner service is not called yet.
+            turn: Option<Box<QueuedTurn>>,
+            held: Option<Box<HeldRequest<S, B>>>,
+        },
         Running { #[pin] future: S::Future, on_response: OnResponse },
     }
 }
 
-/// A request that waits for the answer of the store, with the service that was made ready for it.
+/// A request that waits for the answer of the store, with the service that was made ready for it; or
+/// for its turn, with a clone that is not ready.
 struct HeldRequest<S, B> {
     service: S,
     request: Request<B>,
@@ -72,15 +78,16 @@ where
         Self { state: ResponseState::Running { future, on_response } }
     }
 
+    /// `service` has to be a clone that is not ready: a ready one may hold a resource while the
+    /// request waits.
     pub(super) fn queued(
+        slot: QueuedSlot,
         service: S,
         request: Request<B>,
         plan: Arc<Plan>,
-        slot: QueuedSlot,
     ) -> Self {
-        Self {
-            state: ResponseState::Queued { queued: QueuedCall::new(service, request, plan, slot) },
-        }
+        let held = Box::new(HeldRequest { service, request, plan });
+        Self { state: ResponseState::queued(slot, held) }
     }
 
     pub(super) fn deciding(
@@ -155,41 +162,71 @@ where
                 },
                 ResponseStateProjection::Deciding { pending, held } => {
                     let action = ready!(pending.as_mut().poll(cx));
-                    let Some(held) = held.take() else { return Poll::Pending };
-                    let HeldRequest { mut service, mut request, plan } = *held;
+                    let Some(mut held) = held.take() else { return Poll::Pending };
                     match action {
                         Action::Run(on_response) => {
-                            on_response.expose(&mut request);
+                            on_response.expose(&mut held.request);
+                            let HeldRequest { mut service, request, .. } = *held;
                             let future = service.call(request);
                             Self::Running { future, on_response }
                         }
                         Action::Queue(slot) => {
-                            // A clone, which is not ready: see `RateLimit::call`.
-                            let queued = QueuedCall::new(service.clone(), request, plan, *slot);
-                            Self::Queued { queued }
+                            held.service = held.service.clone();
+                            Self::queued(*slot, held)
                         }
-                        Action::Reject(rejection) => {
-                            // The ready service is dropped with this scope, also if this future is
-                            // kept for long after its response.
-                            let response = render(&plan, &rejection, &Head::new(&request));
-                            read_on(&plan, request);
-                            Self::Rejected { response: Some(response) }
-                        }
+                        Action::Reject(rejection) => Self::rejected(*held, &rejection),
                     }
                 }
-                ResponseStateProjection::Queued { queued } => {
-                    match ready!(queued.as_mut().poll(cx))? {
-                        QueueExit::Called(future, on_response) => {
-                            Self::Running { future, on_response }
-                        }
-                        QueueExit::Rejected(response) => {
-                            Self::Rejected { response: Some(response) }
+                ResponseStateProjection::Queued { waiting, turn, held } => {
+                    if turn.is_none() {
+                        match ready!(waiting.as_mut().poll(cx)) {
+                            Ok(come) => *turn = Some(come),
+                            Err(rejection) => {
+                                let Some(held) = held.take() else { return Poll::Pending };
+                                self.set(Self::rejected(*held, &rejection));
+                                continue;
+                            }
                         }
                     }
+                    let Some(waiter) = held.as_mut() else { return Poll::Pending };
+                    // Only after the turn: a service that was ready before would hold its resource
+                    // during the wait. Meanwhile the turn is kept, which delays no other waiter.
+                    if let Err(error) = ready!(waiter.service.poll_ready(cx)) {
+                        // Dropping both frees the slot and the room in the queue for other requests.
+                        drop((turn.take(), held.take()));
+                        return Poll::Ready(Err(error));
+                    }
+                    let (Some(held), Some(turn)) = (held.take(), turn.take()) else {
+                        return Poll::Pending;
+                    };
+                    let HeldRequest { service, request, plan } = *held;
+                    let (future, on_response) = turn.call(&plan, service, request);
+                    Self::Running { future, on_response }
                 }
             };
             self.set(next);
         }
+    }
+}
+
+impl<S, B> ResponseState<S, B>
+where
+    S: Service<Request<B>>,
+{
+    fn queued(slot: QueuedSlot, held: Box<HeldRequest<S, B>>) -> Self {
+        Self::Queued { waiting: wait(&held.plan, slot), turn: None, held: Some(held) }
+    }
+
+    fn rejected(held: HeldRequest<S, B>, rejection: &Rejection<'_>) -> Self
+    where
+        B: 'static,
+    {
+        // The service is dropped with this scope, also if this future is kept for long after its
+        // response.
+        let HeldRequest { request, plan, .. } = held;
+        let response = render(&plan, rejection, &Head::new(&request));
+        read_on(&plan, request);
+        Self::Rejected { response: Some(response) }
     }
 }
 

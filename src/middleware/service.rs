@@ -105,7 +105,7 @@ impl<S: Clone> RateLimit<S> {
     {
         // The ready service may hold a resource that other requests need while this one waits.
         self.release();
-        ResponseFuture::queued(self.inner.clone(), request, Arc::clone(&self.plan), slot)
+        ResponseFuture::queued(slot, self.inner.clone(), request, Arc::clone(&self.plan))
     }
 
     /// Lets a request wait for the store.

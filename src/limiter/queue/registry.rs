@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use super::bucket_set::BucketSet;
@@ -129,9 +130,9 @@ impl QueueRegistry {
         Some(self.drain_instant()?.saturating_duration_since(Instant::now()))
     }
 
-    /// Completes when [`drain`](Self::drain) sets or shortens that instant.
-    pub(crate) async fn drained(&self) {
-        self.drained.notified().await;
+    /// Completes once [`drain`](Self::drain) has set that instant after this call, or shortened it.
+    pub(crate) fn drained(&self) -> Notified<'_> {
+        self.drained.notified()
     }
 
     /// A number that tells this limiter apart from others on the same store.
