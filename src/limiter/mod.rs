@@ -246,10 +246,10 @@ pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUse;
 #[doc(hidden)]
 pub use self::name_table::NameTable;
-pub(crate) use self::queue::{QueueBucket, Unserved};
+pub(crate) use self::queue::{QueueBucket, Unserved, UsedTurn};
 #[doc(hidden)]
 pub use self::random::Random;
-pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot, UsedTurn};
+pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot};
 pub(crate) use self::settle::Settlement;
 pub(crate) use self::snapshot::{Kept, Level};
 #[doc(hidden)]

@@ -186,7 +186,7 @@ impl Reservation {
                 let waiting = wait_for_turn(slot, jitter, None, None).await;
                 let Ok(turn) = waiting else { return pending().await };
                 turn.outlive_resets(grants.iter_mut());
-                grants.grants.at = turn.use_up().at();
+                grants.grants.at = turn.use_up().at;
                 if let Some(stay) = stay {
                     stay.end(QueueStep::Served);
                 }

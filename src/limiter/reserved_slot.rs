@@ -5,14 +5,12 @@
 
 use std::task::Context;
 
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::grant::Grant;
 #[cfg(feature = "memory")]
 use super::line::LineSlot;
-use super::queue::{HeldSlot, QueueBucket, SlotTurn, Unserved};
-use crate::algebra::State;
+use super::queue::{HeldSlot, Unserved, UsedTurn};
 use crate::clock::Timestamp;
 
 /// A reservation that has to wait. Dropping it cancels the reservation.
@@ -103,45 +101,8 @@ impl PendingTurn {
     pub(crate) fn use_up(self) -> UsedTurn {
         match self.0 {
             #[cfg(feature = "memory")]
-            ReservedSlot::Line(mut slot) => {
-                slot.use_up();
-                UsedTurn::Line(slot)
-            }
-            ReservedSlot::Slot(slot) => {
-                let at = slot.at();
-                UsedTurn::Slot { at, turn: slot.use_up() }
-            }
-        }
-    }
-}
-
-/// A turn that was used.
-#[derive(Debug)]
-pub(crate) enum UsedTurn {
-    #[cfg(feature = "memory")]
-    Line(LineSlot),
-    Slot {
-        at: Timestamp,
-        turn: Option<SlotTurn>,
-    },
-}
-
-impl UsedTurn {
-    /// The instant from which the work may run.
-    pub(crate) fn at(&self) -> Timestamp {
-        match self {
-            #[cfg(feature = "memory")]
-            Self::Line(slot) => slot.at(),
-            Self::Slot { at, turn } => turn.as_ref().map_or(*at, SlotTurn::at),
-        }
-    }
-
-    /// The buckets, and how each of them stands at that instant for the next request.
-    pub(crate) fn bucket_states(&self) -> SmallVec<[(&QueueBucket, State); 2]> {
-        match self {
-            #[cfg(feature = "memory")]
-            Self::Line(slot) => slot.bucket_states().collect(),
-            Self::Slot { turn, .. } => turn.iter().flat_map(SlotTurn::bucket_states).collect(),
+            ReservedSlot::Line(slot) => slot.use_up(),
+            ReservedSlot::Slot(slot) => slot.use_up(),
         }
     }
 }

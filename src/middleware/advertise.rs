@@ -19,11 +19,11 @@ pub(super) fn field_set(
 /// The limits of a request that has waited, and how they stand at its turn, in the order of the rules.
 pub(super) fn levels_at_turn<'t>(plan: &Plan, turn: &'t UsedTurn) -> Vec<(&'t QueueBucket, Level)> {
     let mut levels = Vec::new();
-    for (part, state) in turn.bucket_states() {
+    for (part, state) in &turn.buckets {
         // A limit in shards has several parts; the fields show the first.
         if levels.last().is_none_or(|(last, _): &(&_, _)| !part.is_of_same_limit(last)) {
             // The cost does not matter: waiters hold all tokens, so none remain.
-            levels.push((part, Level::admitted(state, 1, turn.at())));
+            levels.push((part, Level::admitted(*state, 1, turn.at)));
         }
     }
     levels.sort_by_key(|(part, _)| plan.position(part.limit().name()));

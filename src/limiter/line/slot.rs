@@ -8,11 +8,10 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::LineDriver;
-use crate::algebra::State;
 use crate::backend::{Adjustment, Backend, LineTicket, Memory, WaiterStatus};
 use crate::clock::Timestamp;
 use crate::limiter::grant::{Grant, PaidBucket};
-use crate::limiter::queue::{QueueBucket, Unserved, later, paid_buckets};
+use crate::limiter::queue::{QueueBucket, Unserved, UsedTurn, later, paid_buckets};
 
 /// A place in the line of each bucket that has not granted yet.
 ///
@@ -123,15 +122,11 @@ impl LineSlot {
         }
     }
 
-    /// Uses the turn, since the work runs now. Nothing is given back on drop after that.
-    pub(crate) fn use_up(&mut self) {
+    /// Uses the turn, since the work runs now. Nothing is given back after that.
+    pub(crate) fn use_up(mut self) -> UsedTurn {
         self.is_held = false;
-    }
-
-    /// The buckets, and how each of them stands for the next request when it is granted.
-    pub(crate) fn bucket_states(&self) -> impl Iterator<Item = (&QueueBucket, State)> {
-        let parts = self.parts.iter();
-        parts.map(|(bucket, paid)| (bucket, bucket.state_at_turn(paid.after, self.at)))
+        let parts = std::mem::take(&mut self.parts).into_iter();
+        UsedTurn::new(self.at, parts.map(|(bucket, paid)| (bucket, paid.after)))
     }
 }
 

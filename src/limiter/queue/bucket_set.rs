@@ -34,6 +34,26 @@ pub(crate) fn paid_buckets<'g>(
     })
 }
 
+/// A turn that was used: the work of the waiter runs.
+#[derive(Debug)]
+pub(crate) struct UsedTurn {
+    /// The instant from which the work may run.
+    pub(crate) at: Timestamp,
+    /// The buckets, and how each of them stands at that instant for the next request.
+    pub(crate) buckets: Vec<(QueueBucket, State)>,
+}
+
+impl UsedTurn {
+    /// Of buckets with what each of them held after the reservation.
+    pub(crate) fn new(at: Timestamp, after: impl Iterator<Item = (QueueBucket, State)>) -> Self {
+        let states = after.map(|(bucket, after)| {
+            let state = bucket.state_at_turn(after, at);
+            (bucket, state)
+        });
+        Self { at, buckets: states.collect() }
+    }
+}
+
 impl QueueBucket {
     pub(crate) const fn new(limit: Arc<Limit>, key: Key, shard: u32) -> Self {
         Self { limit, key, shard }
@@ -58,7 +78,7 @@ impl QueueBucket {
     ///
     /// A bucket in debt has nothing left until then: whatever it gains is promised to later
     /// reservations. One that was not short has what it had, as far as this process knows.
-    pub(crate) fn state_at_turn(&self, left: State, turn: Timestamp) -> State {
+    fn state_at_turn(&self, left: State, turn: Timestamp) -> State {
         let State { value, ts } = self.bucket().refresh(left, turn);
         State { value: if left.value < 0 { value.min(0) } else { left.value }, ts }
     }

@@ -6,11 +6,10 @@ use std::task::Context;
 
 use tokio::time::Instant;
 
-use super::bucket_set::{BucketSet, QueueBucket, paid_buckets};
+use super::bucket_set::{BucketSet, UsedTurn, paid_buckets};
 use super::registry::{QueueRegistry, SharedQueue};
 use super::time_slot::{SlotKey, Taken, TimeSlot};
-use super::wait_queue::{Unserved, WaiterGrant};
-use crate::algebra::State;
+use super::wait_queue::Unserved;
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 
@@ -35,26 +34,6 @@ enum HeldState {
     Waiting,
     /// Nothing is given up any more.
     Used,
-}
-
-/// A turn that was used: the work of the waiter runs.
-#[derive(Debug)]
-pub(crate) struct SlotTurn {
-    granted: WaiterGrant,
-    queue: Arc<SharedQueue>,
-}
-
-impl SlotTurn {
-    /// The instant from which its work may run.
-    pub(crate) const fn at(&self) -> Timestamp {
-        self.granted.at
-    }
-
-    /// The buckets, and how each of them stands at that instant for the next request.
-    pub(crate) fn bucket_states(&self) -> impl Iterator<Item = (&QueueBucket, State)> {
-        let parts = self.queue.buckets().parts().iter().zip(&self.granted.slot.taken);
-        parts.map(|(part, taken)| (part, part.state_at_turn(taken.after, self.at())))
-    }
 }
 
 impl HeldSlot {
@@ -110,12 +89,15 @@ impl HeldSlot {
     }
 
     /// Uses the turn, since the work runs now. Nothing is given back after that.
-    pub(crate) fn use_up(mut self) -> Option<SlotTurn> {
+    pub(crate) fn use_up(mut self) -> UsedTurn {
         self.state = HeldState::Used;
-        let granted = self.queue.with(|waiters, _| waiters.take_granted(&self.own))?;
+        let granted = self.queue.with(|waiters, _| waiters.take_granted(&self.own));
         // If it runs by a free slot, its own is free.
         self.queue.undo_free_slots();
-        Some(SlotTurn { granted, queue: Arc::clone(&self.queue) })
+        let at = granted.as_ref().map_or(self.at(), |granted| granted.at);
+        let taken = granted.iter().flat_map(|granted| &granted.slot.taken);
+        let parts = self.queue.buckets().parts().iter().cloned();
+        UsedTurn::new(at, parts.zip(taken.map(|taken| taken.after)))
     }
 }
 

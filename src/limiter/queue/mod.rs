@@ -143,8 +143,8 @@ mod time_slot;
 mod undo;
 mod wait_queue;
 
-pub(crate) use self::bucket_set::{QueueBucket, paid_buckets};
-pub(crate) use self::held_slot::{HeldSlot, SlotTurn};
+pub(crate) use self::bucket_set::{QueueBucket, UsedTurn, paid_buckets};
+pub(crate) use self::held_slot::HeldSlot;
 pub(crate) use self::registry::QueueRegistry;
 #[cfg(feature = "memory")]
 pub(crate) use self::store_clock::StoreClock;
