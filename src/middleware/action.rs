@@ -46,6 +46,24 @@ pub(super) enum EventualAction<'p> {
     Pending(PendingAction),
 }
 
+impl EventualAction<'_> {
+    /// Goes on with `next`: now, or once the action is there.
+    pub(super) fn then(
+        self,
+        next: impl for<'a> FnOnce(Action<'a>) -> EventualAction<'a> + Send + 'static,
+    ) -> Self {
+        match self {
+            Self::Ready(action) => next(action),
+            Self::Pending(pending) => Self::Pending(Box::pin(async move {
+                match next(pending.await) {
+                    EventualAction::Ready(action) => action,
+                    EventualAction::Pending(pending) => pending.await,
+                }
+            })),
+        }
+    }
+}
+
 pub(super) type PendingAction = Pin<Box<dyn Future<Output = Action<'static>> + Send>>;
 
 /// Why a request is rejected. It is data, as rendering it takes the head of the request.

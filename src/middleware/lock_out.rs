@@ -11,27 +11,18 @@ use crate::limiter::{BlockAfter, Demand, DetachOnDrop, refusals_to_count};
 /// Counts a request that was refused, before it is answered.
 pub(super) fn count_after<'p>(plan: &Arc<Plan>, action: EventualAction<'p>) -> EventualAction<'p> {
     let plan = Arc::clone(plan);
-    match action {
-        EventualAction::Ready(Action::Reject(Rejection::Refused(refusal)))
+    action.then(move |action| match action {
+        Action::Reject(Rejection::Refused(refusal))
             if counted(&plan, &refusal).next().is_some() =>
         {
             let Refusal { demands, outcome, status, jitter, by_limits } = refusal;
             let demands = to_static(&demands);
             let refusal = Refusal { demands, outcome, status, jitter, by_limits };
-            EventualAction::Pending(Box::pin(
-                async move { Action::Reject(reject(plan, refusal).await) },
-            ))
+            let rejecting = async move { Action::Reject(reject(plan, refusal).await) };
+            EventualAction::Pending(Box::pin(rejecting))
         }
-        EventualAction::Ready(action) => EventualAction::Ready(action),
-        EventualAction::Pending(pending) => EventualAction::Pending(Box::pin(async move {
-            match pending.await {
-                Action::Reject(Rejection::Refused(refusal)) => {
-                    Action::Reject(reject(plan, refusal).await)
-                }
-                action => action,
-            }
-        })),
-    }
+        action => EventualAction::Ready(action),
+    })
 }
 
 /// Counts a request that was refused, and returns its rejection: with the time of the block, if that

@@ -24,38 +24,23 @@ pub(super) fn charge_after<'p>(
     action: EventualAction<'p>,
     shadows: Vec<Shadow>,
 ) -> EventualAction<'p> {
-    match action {
-        EventualAction::Ready(Action::Run(on_response)) => {
-            match charge(plan, on_response.ledger(), shadows) {
-                None => EventualAction::Ready(Action::Run(on_response)),
-                Some(rest) => EventualAction::Pending(Box::pin(async move {
-                    rest.await;
-                    Action::Run(on_response)
-                })),
-            }
-        }
-        EventualAction::Ready(action) => EventualAction::Ready(at_its_turn(action, shadows)),
-        EventualAction::Pending(pending) => {
-            let plan = Arc::clone(plan);
-            EventualAction::Pending(Box::pin(async move {
-                // A request that is dropped here, or at the next `await`, charges no further
-                // shadows. Its action is dropped with it, and settles or gives up what was taken.
-                let action = pending.await;
-                let Action::Run(on_response) = action else { return at_its_turn(action, shadows) };
-                if let Some(rest) = charge(&plan, on_response.ledger(), shadows) {
-                    rest.await;
-                }
+    let plan = Arc::clone(plan);
+    action.then(move |action| match action {
+        Action::Run(on_response) => match charge(&plan, on_response.ledger(), shadows) {
+            None => EventualAction::Ready(Action::Run(on_response)),
+            // A request that is dropped meanwhile charges no further shadows. Its action is dropped
+            // with it, and settles or gives up what was taken.
+            Some(rest) => EventualAction::Pending(Box::pin(async move {
+                rest.await;
                 Action::Run(on_response)
-            }))
+            })),
+        },
+        Action::Queue(mut slot) => {
+            slot.waiter.shadows = shadows;
+            EventualAction::Ready(Action::Queue(slot))
         }
-    }
-}
-
-fn at_its_turn(mut action: Action<'_>, shadows: Vec<Shadow>) -> Action<'_> {
-    if let Action::Queue(slot) = &mut action {
-        slot.waiter.shadows = shadows;
-    }
-    action
+        rejected @ Action::Reject(_) => EventualAction::Ready(rejected),
+    })
 }
 
 /// Charges shadows, each on its own. With a store that answers at once, as in memory, no future is
@@ -76,17 +61,10 @@ fn charge(
         };
         let (plan, ledger) = (Arc::clone(plan), ledger.cloned());
         return Some(Box::pin(async move {
-            let ledger = ledger.as_ref();
             let decided = pending.decide(&plan.limiter, slice::from_ref(&shadow)).await;
-            record(&plan, ledger, &shadow, decided);
-            for mut shadow in rest {
-                let decided = match ask(&plan, &mut shadow) {
-                    Asked::Decided(decided) => decided,
-                    Asked::Pending(pending) => {
-                        pending.decide(&plan.limiter, slice::from_ref(&shadow)).await
-                    }
-                };
-                record(&plan, ledger, &shadow, decided);
+            record(&plan, ledger.as_ref(), &shadow, decided);
+            if let Some(rest) = charge(&plan, ledger.as_ref(), rest.collect()) {
+                rest.await;
             }
         }));
     }
