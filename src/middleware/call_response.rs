@@ -1,21 +1,21 @@
-//! Responses to calls: what a handler sends of its permits, and of an error that it returns.
+//! The responses to requests that do not run, in the style of a limiter or a layer.
+
+use std::time::Duration;
 
 use bytes::Bytes;
-#[cfg(feature = "axum")]
 use http::header::RETRY_AFTER;
 use http::{Response, StatusCode};
 
-use super::on_refusal::OnRefusal;
-#[cfg(feature = "axum")]
-use super::on_refusal::{RefusalWording, RefusedRequest};
+use super::on_refusal::{OnRefusal, RefusalWording, RefusedRequest};
 #[cfg(feature = "axum")]
 use crate::clock::Timestamp;
-use crate::fields::{
-    self, Dialects, FieldSet, FieldSetBuilder, ForeignFields, Member, PolicyText, RetryAfter,
-    Wording,
-};
 #[cfg(feature = "axum")]
-use crate::fields::{ExactWait, OutageHint, RetryHint};
+use crate::fields::ExactWait;
+use crate::fields::{
+    self, Dialects, FieldSet, FieldSetBuilder, ForeignFields, Member, OutageHint, PolicyText,
+    RetryAfter, RetryHint, Wording,
+};
+use crate::key::Head;
 use crate::limiter::{RateLimited, RateLimiter, Snapshot, Speech};
 
 /// How responses speak to clients. A limiter has such defaults, and a layer may say otherwise.
@@ -120,76 +120,98 @@ impl RateLimiter {
     }
 }
 
+/// What a request that does not run is told.
+#[derive(Clone, Copy)]
+pub(super) enum Told<'t> {
+    /// When to come back.
+    After(RetryHint),
+    /// That no wait helps.
+    Never(&'t RateLimited),
+    /// That nothing was decided about it, and why. A 503 asks the client to retry.
+    Undecided(OutageHint, Option<&'t str>),
+}
+
+/// Makes the response to a request that does not run, with these fields: in our words, or in those of
+/// the user's handler. Returns it with the exact wait, unless the handler has named a time of its own.
+pub(super) fn respond(
+    style: &ResponseStyle,
+    refused: &RefusedRequest<'_>,
+    told: Told<'_>,
+    fields: Option<FieldSet>,
+) -> (Response<Bytes>, Option<Duration>) {
+    let status = refused.status;
+    let exact = if let Told::After(hint) = told { hint.after } else { None };
+    let wording = match style.on_refusal.wording() {
+        _ if refused.head.as_ref().is_some_and(is_grpc) => Wording::Grpc,
+        RefusalWording::ProblemDetails => Wording::ProblemDetails,
+        RefusalWording::PlainText => Wording::PlainText,
+        RefusalWording::Handler(handler) => {
+            let mut response = handler(refused);
+            fields::put_no_store(&mut response);
+            // A handler that names a time of its own means that time.
+            let names_time = response.headers().contains_key(RETRY_AFTER);
+            match told {
+                Told::After(hint) => fields::put_retry_after(&mut response, hint),
+                Told::Undecided(later, _) if status == StatusCode::SERVICE_UNAVAILABLE => {
+                    fields::put_retry_later(&mut response, later);
+                }
+                Told::Never(_) | Told::Undecided(..) => {}
+            }
+            if let Some(fields) = fields {
+                fields.write_missing(&mut response);
+            }
+            return (response, exact.filter(|_| !names_time));
+        }
+    };
+    let mut response = match told {
+        Told::After(hint) => {
+            let names = refused.snapshots.iter().map(|snapshot| snapshot.limit().name());
+            fields::refusal(wording, status, &names.collect::<Vec<_>>(), hint)
+        }
+        Told::Never(error) => {
+            let why = match error.is_refused() {
+                true => "the limit grants nothing",
+                false => "the request costs more than the limit can ever grant",
+            };
+            fields::refusal_for_good(wording, status, error.limit(), why)
+        }
+        Told::Undecided(later, detail) => fields::failure(wording, status, detail, later),
+    };
+    if let Some(fields) = fields {
+        fields.write(&mut response);
+    }
+    (response, exact)
+}
+
+pub(super) fn is_grpc(head: &Head<'_>) -> bool {
+    fields::is_grpc(head.method(), head.version(), head.headers())
+}
+
 /// The response that the error of a call becomes, in the style of its limiter.
 #[cfg(feature = "axum")]
 pub(crate) fn response_of(error: &RateLimited) -> Response<Bytes> {
     let style = &ResponseStyle::of(error.speech());
-    let format = style.retry_after;
-    let snapshots = error.snapshots();
-    let now = snapshots.first().map_or(Timestamp::UNIX_EPOCH, Snapshot::at);
-    let is_decided = !error.is_unavailable();
-    let known = error.retry_after().filter(|_| is_decided);
-    let is_for_good = error.is_too_large() || error.limit().quota().is_none();
-    let hint = (is_decided && !is_for_good).then_some(RetryHint { after: known, now, format });
-    let later = OutageHint { after: error.retry_after().unwrap_or(OutageHint::SOON.after), format };
-    let status =
-        if is_decided { style.status_for_good(error) } else { StatusCode::SERVICE_UNAVAILABLE };
-    let wording = match style.on_refusal.wording() {
-        RefusalWording::ProblemDetails => Wording::ProblemDetails,
-        RefusalWording::PlainText => Wording::PlainText,
-        RefusalWording::Handler(handler) => {
-            let retry_after = error.retry_after().or((!is_decided).then_some(later.after));
-            let (head, error) = (None, Some(error));
-            let refused = RefusedRequest { head, status, snapshots, retry_after, error };
-            let mut response = handler(&refused);
-            fields::put_no_store(&mut response);
-            // A handler that names a time of its own means that time.
-            let names_time = response.headers().contains_key(RETRY_AFTER);
-            match hint {
-                Some(hint) => {
-                    fields::put_retry_after(&mut response, hint);
-                    if let Some(after) = hint.after.filter(|_| !names_time) {
-                        response.extensions_mut().insert(ExactWait::new(after));
-                    }
-                }
-                None if is_decided => {}
-                None => fields::put_retry_later(&mut response, later),
-            }
-            if let Some(fields) = error.and_then(|error| error_fields(error, style.dialects)) {
-                fields.write_missing(&mut response);
-            }
-            return response;
-        }
+    let (format, snapshots) = (style.retry_after, error.snapshots());
+    let mut retry_after = error.retry_after();
+    let told = if error.is_unavailable() {
+        let after = *retry_after.get_or_insert(OutageHint::SOON.after);
+        Told::Undecided(OutageHint { after, format }, None)
+    } else if error.is_too_large() || error.limit().quota().is_none() {
+        Told::Never(error)
+    } else {
+        let now = snapshots.first().map_or(Timestamp::UNIX_EPOCH, Snapshot::at);
+        Told::After(RetryHint { after: retry_after, now, format })
     };
-    let mut response = match hint {
-        Some(hint) => {
-            let names: Vec<_> = snapshots.iter().map(|snapshot| snapshot.limit().name()).collect();
-            let mut response = fields::refusal(wording, status, &names, hint);
-            if let Some(after) = hint.after {
-                response.extensions_mut().insert(ExactWait::new(after));
-            }
-            response
-        }
-        None if is_decided => refusal_for_good(wording, error, style),
-        None => fields::failure(wording, status, None, later),
+    let status = match told {
+        Told::Undecided(..) => StatusCode::SERVICE_UNAVAILABLE,
+        Told::After(_) | Told::Never(_) => style.status_for_good(error),
     };
-    if let Some(fields) = error_fields(error, style.dialects) {
-        fields.write(&mut response);
+    let refused = RefusedRequest { head: None, status, snapshots, retry_after, error: Some(error) };
+    let (mut response, exact) = respond(style, &refused, told, error_fields(error, style.dialects));
+    if let Some(after) = exact {
+        response.extensions_mut().insert(ExactWait::new(after));
     }
     response
-}
-
-/// The response to a request that no wait helps.
-pub(super) fn refusal_for_good(
-    wording: Wording,
-    error: &RateLimited,
-    style: &ResponseStyle,
-) -> Response<Bytes> {
-    let why = match error.is_refused() {
-        true => "the limit grants nothing",
-        false => "the request costs more than the limit can ever grant",
-    };
-    fields::refusal_for_good(wording, style.status_for_good(error), error.limit(), why)
 }
 
 /// The fields of a response to a request that was not admitted.

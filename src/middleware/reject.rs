@@ -3,26 +3,19 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::RETRY_AFTER;
 use http::{Method, Response, StatusCode};
 
 use super::action::{Refusal, Rejection};
 use super::advertise::field_set;
 use super::body::RefusalText;
-use super::call_response::{error_fields, refusal_for_good};
-use super::on_refusal::{Handler, RefusalWording, RefusedRequest};
+use super::call_response::{Told, error_fields, is_grpc, respond};
+use super::on_refusal::RefusedRequest;
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
 use super::rule::NoKey;
-use crate::fields::{self, FieldSet, OutageHint, RetryHint, Wording};
+use crate::fields::{self, OutageHint, RetryHint, Wording};
 use crate::key::Head;
 use crate::limiter::{CompleteAnswer, Demand, Level, Limit, RateLimited, Snapshot};
-
-/// What renders a response: the crate, or the handler of the user.
-enum Renderer<'r> {
-    Own(Wording),
-    Handler(&'r Handler),
-}
 
 /// Renders the response to a request that is rejected.
 pub(super) fn render(
@@ -64,42 +57,28 @@ pub(super) fn render_refusal(
             return response;
         }
     }
-    let fields = plan.sends_fields.then(|| field_set(plan, demands, outcome));
     // If the queue had no room for a reserved slot, the verdict is `Reserved`: the limits that made
     // the request wait are then the ones that refuse it.
     let verdict = outcome.verdict();
     let refused = outcome.levels(demands).filter(|(_, level)| level.verdict == verdict);
-    refused.clone().for_each(|(demand, _)| plan.log.refused(demand.limit(), after));
-    let hint = RetryHint { after, now: outcome.at(), format: plan.settings.style.retry_after };
-    let mut names_time = false;
-    let mut response = match renderer(plan, head) {
-        Renderer::Own(wording) => {
-            let names: Vec<_> = refused.map(|(demand, _)| demand.limit().name()).collect();
-            let mut response = fields::refusal(wording, status, &names, hint);
-            if let Some(fields) = fields {
-                fields.write(&mut response);
-            }
-            response
-        }
-        Renderer::Handler(handler) => {
-            let mut snapshots: Vec<_> =
-                refused.map(|(demand, level)| Snapshot::new(demand.limit(), level)).collect();
-            for (snapshot, record) in snapshots.iter_mut().zip(outcome.kept_by_refused(demands)) {
-                snapshot.set_kept(record);
-            }
-            let (retry_after, error) = (after, None);
-            let (head, snapshots) = (Some(*head), &*snapshots);
-            let refused = RefusedRequest { head, status, snapshots, retry_after, error };
-            let mut response = call_handler(handler, &refused);
-            // A handler that names a time of its own means that time.
-            names_time = response.headers().contains_key(RETRY_AFTER);
-            // Adds nothing if the handler has named a time.
-            fields::put_retry_after(&mut response, hint);
-            write_missing(fields, &mut response);
-            response
-        }
+    let refused = refused.map(|(demand, level)| Snapshot::new(demand.limit(), level));
+    let mut snapshots: Vec<_> = refused.collect();
+    for (snapshot, record) in snapshots.iter_mut().zip(outcome.kept_by_refused(demands)) {
+        snapshot.set_kept(record);
+    }
+    snapshots.iter().for_each(|snapshot| plan.log.refused(snapshot.limit(), after));
+    let style = &plan.settings.style;
+    let told = Told::After(RetryHint { after, now: outcome.at(), format: style.retry_after });
+    let fields = plan.sends_fields.then(|| field_set(plan, demands, outcome));
+    let refused = RefusedRequest {
+        head: Some(*head),
+        status,
+        snapshots: &snapshots,
+        retry_after: after,
+        error: None,
     };
-    if let Some(after) = after.filter(|_| !names_time) {
+    let (mut response, exact) = respond(style, &refused, told, fields);
+    if let Some(after) = exact {
         fields::put_exact_wait(&mut response, head.extensions(), after);
     }
     omit_body_for_head(head, response.map(RefusalText::new))
@@ -138,18 +117,11 @@ fn omit_body_for_head(
 /// Renders the response to a request that no wait helps.
 fn render_unasked(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Response<Bytes> {
     plan.log.refused_unasked(error);
-    let fields = error_fields(error, plan.dialects());
-    let mut response = match renderer(plan, head) {
-        Renderer::Own(wording) => refusal_for_good(wording, error, &plan.settings.style),
-        Renderer::Handler(handler) => {
-            let status = plan.settings.style.status_for_good(error);
-            let (head, snapshots) = (Some(*head), error.snapshots());
-            let (retry_after, error) = (None, Some(error));
-            call_handler(handler, &RefusedRequest { head, status, snapshots, retry_after, error })
-        }
-    };
-    write_missing(fields, &mut response);
-    response
+    let style = &plan.settings.style;
+    let (status, snapshots) = (style.status_for_good(error), error.snapshots());
+    let (head, retry_after) = (Some(*head), None);
+    let refused = RefusedRequest { head, status, snapshots, retry_after, error: Some(error) };
+    respond(style, &refused, Told::Never(error), error_fields(error, style.dialects)).0
 }
 
 /// Renders a status for a layer without a plan: one that answers before any rule is asked.
@@ -171,50 +143,12 @@ fn render_status(
     after: Duration,
     head: &Head<'_>,
 ) -> Response<Bytes> {
-    let format = plan.settings.style.retry_after;
-    match renderer(plan, head) {
-        Renderer::Own(wording) => {
-            fields::failure(wording, status, detail, OutageHint { after, format })
-        }
-        Renderer::Handler(handler) => {
-            let soon = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(after);
-            let (head, retry_after) = (Some(*head), soon);
-            let refused = RefusedRequest { head, status, snapshots: &[], retry_after, error: None };
-            let mut response = call_handler(handler, &refused);
-            if soon.is_some() {
-                fields::put_retry_later(&mut response, OutageHint { after, format });
-            }
-            response
-        }
-    }
-}
-
-fn renderer<'r>(plan: &'r Plan, head: &Head<'_>) -> Renderer<'r> {
-    match plan.settings.style.on_refusal.wording() {
-        _ if is_grpc(head) => Renderer::Own(Wording::Grpc),
-        RefusalWording::ProblemDetails => Renderer::Own(Wording::ProblemDetails),
-        RefusalWording::PlainText => Renderer::Own(Wording::PlainText),
-        RefusalWording::Handler(handler) => Renderer::Handler(handler.as_ref()),
-    }
-}
-
-fn is_grpc(head: &Head<'_>) -> bool {
-    fields::is_grpc(head.method(), head.version(), head.headers())
-}
-
-/// Calls the handler of the user. Forbids caches to store its response, unless that has a
-/// `Cache-Control`.
-fn call_handler(handler: &Handler, refused: &RefusedRequest<'_>) -> Response<Bytes> {
-    let mut response = handler(refused);
-    fields::put_no_store(&mut response);
-    response
-}
-
-/// Adds the fields that the response does not have yet.
-fn write_missing(fields: Option<FieldSet>, response: &mut Response<Bytes>) {
-    if let Some(fields) = fields {
-        fields.write_missing(response);
-    }
+    let style = &plan.settings.style;
+    let retry_after = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(after);
+    let head = Some(*head);
+    let refused = RefusedRequest { head, status, snapshots: &[], retry_after, error: None };
+    let later = OutageHint { after, format: style.retry_after };
+    respond(style, &refused, Told::Undecided(later, detail), None).0
 }
 
 pub(super) const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
