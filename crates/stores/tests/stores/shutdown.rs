@@ -96,6 +96,22 @@ impl Setup {
     }
 }
 
+/// Makes guards by `begin`, in each case, and ends their runtime. With a store that is held, their last
+/// calls have no answer.
+fn end_with_runtime(test: &str, begin: impl AsyncFn(&RateLimiter)) {
+    in_processes(test, &all_cases(), |store, runtime| {
+        let mut setup = Setup::new(store);
+        runtime.block_on(async {
+            begin(&setup.limiter).await;
+            if store == "held" {
+                setup.hold();
+            }
+        });
+        drop(runtime);
+        assert_eq!(lines(&setup.limiter), 0);
+    });
+}
+
 /// Keeps this in a task until the runtime shuts down.
 fn keep<T: Send + 'static>(guard: T) {
     tokio::spawn(async move {
@@ -145,19 +161,11 @@ fn reservations_end_outside_of_a_runtime() {
 
 #[test]
 fn waiters_end_with_their_runtime() {
-    in_processes("waiters_end_with_their_runtime", &all_cases(), |store, runtime| {
-        let mut setup = Setup::new(store);
-        runtime.block_on(async {
-            for _ in 0..guards() {
-                tokio::spawn(reserved(&setup.limiter, &DAILY, 1).await.ready());
-            }
-            yield_now().await;
-            if store == "held" {
-                setup.hold();
-            }
-        });
-        drop(runtime);
-        assert_eq!(lines(&setup.limiter), 0);
+    end_with_runtime("waiters_end_with_their_runtime", async |limiter| {
+        for _ in 0..guards() {
+            tokio::spawn(reserved(limiter, &DAILY, 1).await.ready());
+        }
+        yield_now().await;
     });
 }
 
@@ -169,26 +177,18 @@ fn turns_that_were_not_used_end_with_their_runtime() {
     let half = guards() / 2;
     let window = Quota::fixed_window(half, DAY).start(Timestamp::UNIX_EPOCH);
     let limit = Limit::new("half", window);
-    in_processes(test, &all_cases(), |store, runtime| {
-        let mut setup = Setup::new(store);
-        runtime.block_on(async {
-            let paid = setup.limiter.limit(&limit).cost(half).await.unwrap();
-            let mut waiters = Vec::new();
-            for _ in 0..guards() {
-                let mut waiter = Box::pin(reserved(&setup.limiter, &limit, 1).await.ready());
-                assert!(poll(&mut waiter).is_none());
-                waiters.push(waiter);
-            }
-            paid.refund().await.unwrap();
-            for waiter in waiters {
-                keep(waiter);
-            }
-            if store == "held" {
-                setup.hold();
-            }
-        });
-        drop(runtime);
-        assert_eq!(lines(&setup.limiter), 0);
+    end_with_runtime(test, async |limiter| {
+        let paid = limiter.limit(&limit).cost(half).await.unwrap();
+        let mut waiters = Vec::new();
+        for _ in 0..guards() {
+            let mut waiter = Box::pin(reserved(limiter, &limit, 1).await.ready());
+            assert!(poll(&mut waiter).is_none());
+            waiters.push(waiter);
+        }
+        paid.refund().await.unwrap();
+        for waiter in waiters {
+            keep(waiter);
+        }
     });
 }
 
@@ -204,19 +204,11 @@ impl Drop for Metered {
 #[test]
 fn permits_that_are_settled_on_drop_end_with_their_runtime() {
     let test = "permits_that_are_settled_on_drop_end_with_their_runtime";
-    in_processes(test, &all_cases(), |store, runtime| {
-        let mut setup = Setup::new(store);
-        runtime.block_on(async {
-            for _ in 0..guards() {
-                let permit = setup.limiter.limit(&ROOMY).await.unwrap();
-                keep(Metered(Some(permit.into_owned())));
-            }
-            if store == "held" {
-                setup.hold();
-            }
-        });
-        drop(runtime);
-        assert_eq!(lines(&setup.limiter), 0);
+    end_with_runtime(test, async |limiter| {
+        for _ in 0..guards() {
+            let permit = limiter.limit(&ROOMY).await.unwrap();
+            keep(Metered(Some(permit.into_owned())));
+        }
     });
 }
 
@@ -260,24 +252,16 @@ fn calls_without_an_answer_end_with_their_runtime() {
 /// Requests that wait in the queue of a layer which settles them.
 #[test]
 fn requests_in_a_queue_end_with_their_runtime() {
-    in_processes("requests_in_a_queue_end_with_their_runtime", &all_cases(), |store, runtime| {
-        let mut setup = Setup::new(store);
-        let layer = setup.limiter.layer(&DAILY).cost(1).settle();
+    end_with_runtime("requests_in_a_queue_end_with_their_runtime", async |limiter| {
+        let layer = limiter.layer(&DAILY).cost(1).settle();
         let queue = Queue::new(Duration::MAX).max_waiters(usize::try_from(guards()).unwrap());
         let service = layer
             .queue(queue)
             .layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(()))));
-        runtime.block_on(async {
-            for _ in 0..guards() {
-                tokio::spawn(service.clone().oneshot(Request::new(())));
-            }
-            yield_now().await;
-            if store == "held" {
-                setup.hold();
-            }
-        });
-        drop(runtime);
-        assert_eq!(lines(&setup.limiter), 0);
+        for _ in 0..guards() {
+            tokio::spawn(service.clone().oneshot(Request::new(())));
+        }
+        yield_now().await;
     });
 }
 
