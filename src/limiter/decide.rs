@@ -20,9 +20,8 @@ use super::grant::Grant;
 use super::in_flight::InFlightAnswer;
 #[cfg(feature = "memory")]
 use super::line::LineSlot;
-use super::queue::HeldSlot;
+use super::queue::{HeldSlot, ReservedSlot};
 use super::rate_limited::RateLimited;
-use super::reserved_slot::ReservedSlot;
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError, Charge, OnFailure};
 #[cfg(feature = "memory")]
@@ -394,15 +393,15 @@ impl Place {
         limiter: &RateLimiter,
         answer: &CompleteAnswer,
         grants: impl Iterator<Item = &'g Grant>,
-    ) -> Option<ReservedSlot> {
+    ) -> Option<Box<dyn ReservedSlot>> {
         let (now, wait) = (answer.at(), answer.wait());
         #[cfg(feature = "memory")]
         if limiter.has_lines() {
             let slot =
                 LineSlot::new(Arc::clone(limiter.backend()), self.ticket?, grants, now, wait);
-            return Some(ReservedSlot::Line(slot));
+            return Some(Box::new(slot));
         }
         let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);
-        Some(ReservedSlot::Slot(Box::new(slot)))
+        Some(Box::new(slot))
     }
 }

@@ -191,7 +191,6 @@ mod replace;
 mod replacements;
 mod reservation;
 mod reserve_call;
-mod reserved_slot;
 #[cfg(feature = "serde")]
 mod serde;
 mod settle;
@@ -246,10 +245,9 @@ pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUse;
 #[doc(hidden)]
 pub use self::name_table::NameTable;
-pub(crate) use self::queue::{QueueBucket, Unserved, UsedTurn};
+pub(crate) use self::queue::{QueueBucket, ReservedSlot, Unserved, UsedTurn};
 #[doc(hidden)]
 pub use self::random::Random;
-pub(crate) use self::reserved_slot::{PendingTurn, ReservedSlot};
 pub(crate) use self::settle::Settlement;
 pub(crate) use self::snapshot::{Kept, Level};
 #[doc(hidden)]

@@ -17,9 +17,8 @@ use super::engine::RateLimiter;
 use super::events::{QueueStay, QueueStep};
 use super::grant::Grant;
 use super::permit::{Grants, Permit};
-use super::queue::StoreEvent;
+use super::queue::{ReservedSlot, StoreEvent};
 use super::rate_limited::RateLimited;
-use super::reserved_slot::ReservedSlot;
 use super::snapshot::Snapshot;
 use super::wait::wait_for_turn;
 use crate::backend::{Adjustment, BackendError, Origin};
@@ -71,7 +70,7 @@ pub struct Reservation(Box<ReservationInner>);
 struct ReservationInner {
     grants: HeldGrants,
     /// None if the bucket had the tokens at once.
-    slot: Option<ReservedSlot>,
+    slot: Option<Box<dyn ReservedSlot>>,
     jitter: Duration,
     /// If the handle has observers and the work has to wait. Dropped after the slot.
     stay: Option<QueueStay>,
@@ -142,7 +141,7 @@ impl Reservation {
     /// The instant from which the work may run, jitter included.
     #[must_use]
     pub fn at(&self) -> Timestamp {
-        self.0.slot.as_ref().map_or(self.grants().at, ReservedSlot::at) + self.0.jitter
+        self.0.slot.as_ref().map_or(self.grants().at, |slot| slot.at()) + self.0.jitter
     }
 
     /// The wait from the reservation to that instant; zero if the bucket had the tokens.
@@ -185,7 +184,7 @@ impl Reservation {
                 // Only a drainable waiter is drained, and this one is not.
                 let waiting = wait_for_turn(slot, jitter, None, None).await;
                 let Ok(turn) = waiting else { return pending().await };
-                turn.outlive_resets(grants.iter_mut());
+                turn.outlive_resets(&mut grants.iter_mut());
                 grants.grants.at = turn.use_up().at;
                 if let Some(stay) = stay {
                     stay.end(QueueStep::Served);
@@ -206,7 +205,7 @@ impl Reservation {
         let at = self.at();
         let ReservationInner { mut grants, slot, stay, .. } = *self.0;
         if let Some(slot) = slot {
-            slot.keep(grants.iter_mut());
+            slot.keep(&mut grants.iter_mut());
         }
         if let Some(stay) = stay {
             stay.end(QueueStep::Kept);

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::queue::{QueueRegistry, Unserved, later};
-use super::reserved_slot::{PendingTurn, ReservedSlot};
+use super::queue::{QueueRegistry, ReservedSlot, Unserved, later};
 
 /// Waits for the turn of `slot`, and for `jitter` longer. `drained_by` is the registry of the limiter
 /// that can drain it, if one can.
@@ -19,11 +18,11 @@ use super::reserved_slot::{PendingTurn, ReservedSlot};
 ///
 /// Dropping the future before it completes cancels the reservation.
 pub(crate) async fn wait_for_turn(
-    mut slot: ReservedSlot,
+    mut slot: Box<dyn ReservedSlot>,
     jitter: Duration,
     drained_by: Option<Arc<QueueRegistry>>,
     expires: Option<Instant>,
-) -> Result<PendingTurn, Unserved> {
+) -> Result<Box<dyn ReservedSlot>, Unserved> {
     let drain_end = || drained_by.as_ref()?.drain_instant();
     let turn = slot.enter(drained_by.is_some());
     // A waiter that enters after the drain is in none of the queues that the drain has visited, so it
@@ -59,9 +58,8 @@ pub(crate) async fn wait_for_turn(
         }
     })
     .await?;
-    let turn = PendingTurn(slot);
     if jitter.is_zero() {
-        return Ok(turn);
+        return Ok(slot);
     }
     let until = later(Instant::now(), jitter);
     let until = expires.map_or(until, |end| end.min(until));
@@ -74,7 +72,7 @@ pub(crate) async fn wait_for_turn(
         let end = drain_end().map_or(until, |end| end.min(until));
         // The limiter may be drained again with an earlier deadline.
         if timeout_at(end, drained).await.is_err() {
-            return Ok(turn);
+            return Ok(slot);
         }
     }
 }

@@ -92,7 +92,7 @@ pub(super) struct Refusal<'p> {
 
 /// The slot of a request that waits.
 pub(super) struct QueuedSlot {
-    pub(super) booking: ReservedSlot,
+    pub(super) booking: Box<dyn ReservedSlot>,
     pub(super) jitter: Duration,
     pub(super) waiter: QueuedWaiter,
 }

@@ -20,7 +20,7 @@ use crate::backend::BackendError;
 use crate::fields::FieldSet;
 use crate::limiter::{
     Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, DetachOnDrop, Grant, Kept,
-    Level, Limit, PendingTurn, Permit, QueueBucket, RateLimited, Settlement, Snapshot,
+    Level, Limit, Permit, QueueBucket, RateLimited, ReservedSlot, Settlement, Snapshot,
 };
 
 /// The tokens of a request, kept if its response or its handler may have an effect on them.
@@ -148,8 +148,8 @@ impl RequestLedger {
 
     /// Called when the turn of the request has come. Notes which of its buckets were reset while it
     /// waited: the grants were made after those resets, so they can still be returned.
-    pub(super) fn outlive_resets(&self, turn: &PendingTurn) {
-        turn.outlive_resets(self.entries().charges.iter_mut().map(|entry| &mut entry.grant));
+    pub(super) fn outlive_resets(&self, turn: &dyn ReservedSlot) {
+        turn.outlive_resets(&mut self.entries().charges.iter_mut().map(|entry| &mut entry.grant));
     }
 
     /// Called when the turn of the request has come: from then on, its limits stand like this.

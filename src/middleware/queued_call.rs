@@ -15,7 +15,7 @@ use super::plan::Plan;
 use super::reject::TOO_MANY;
 use super::shadow;
 use crate::fields::{self, OutageHint};
-use crate::limiter::{PendingTurn, QueueStay, QueueStep, Unserved, UsedTurn, wait_for_turn};
+use crate::limiter::{QueueStay, QueueStep, ReservedSlot, Unserved, UsedTurn, wait_for_turn};
 
 /// The turn of a request, or why it has left the queue.
 pub(super) type PendingTurns =
@@ -23,7 +23,7 @@ pub(super) type PendingTurns =
 
 /// A request whose turn has come. Dropping it frees the slot and the room in the queue for others.
 pub(super) struct QueuedTurn {
-    turn: PendingTurn,
+    turn: Box<dyn ReservedSlot>,
     since: Instant,
     waiter: QueuedWaiter,
 }
@@ -56,7 +56,7 @@ pub(super) fn wait(plan: &Arc<Plan>, slot: QueuedSlot) -> PendingTurns {
 
 /// The turn of a request while its service is called. If the call panics, the request has run all
 /// the same.
-struct CalledTurn(Option<(PendingTurn, Option<QueueStay>)>);
+struct CalledTurn(Option<(Box<dyn ReservedSlot>, Option<QueueStay>)>);
 
 impl CalledTurn {
     fn use_up(&mut self) -> Option<UsedTurn> {
@@ -88,7 +88,7 @@ impl QueuedTurn {
         // Their answers are not waited for: the request runs at its instant.
         shadow::charge_beside(plan, ledger.as_ref(), shadows);
         if let Some(ledger) = &ledger {
-            ledger.outlive_resets(&pending);
+            ledger.outlive_resets(&*pending);
             // Before the call, so that the handler finds its `Admission` and its meter in the
             // request.
             OnResponse::expose_ledger(ledger, &mut request);

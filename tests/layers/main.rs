@@ -44,7 +44,6 @@ const CRATES: [(&str, &[&str]); 13] = [
         "tokio",
         &[
             "clock/",
-            "limiter/reserved_slot.rs",
             "limiter/detached.rs",
             // They measure how long requests wait, and how long the store takes.
             "limiter/events/queue_stay.rs",

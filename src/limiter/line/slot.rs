@@ -1,7 +1,7 @@
 //! A reservation that waits in the memory store.
 
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::Context;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -11,7 +11,7 @@ use super::LineDriver;
 use crate::backend::{Adjustment, Backend, LineTicket, Memory, WaiterStatus};
 use crate::clock::Timestamp;
 use crate::limiter::grant::{Grant, PaidBucket};
-use crate::limiter::queue::{QueueBucket, Unserved, UsedTurn, later, paid_buckets};
+use crate::limiter::queue::{QueueBucket, ReservedSlot, Unserved, UsedTurn, later, paid_buckets};
 
 /// A place in the line of each bucket that has not granted yet.
 ///
@@ -50,24 +50,20 @@ impl LineSlot {
         self.store.lines()?.store()
     }
 
-    /// The instant that the caller was told; once it is granted, that of the grant.
-    pub(crate) const fn at(&self) -> Timestamp {
-        self.at
-    }
-
-    /// When its turn comes if no other waiter leaves.
-    pub(crate) const fn turn(&self) -> Instant {
-        self.turn
-    }
-
     /// When its own timer fires.
     fn deadline(&self) -> Instant {
         let delay = if self.ticket.is_alone { Duration::ZERO } else { DRIVER_TIMEOUT };
         self.turn.checked_add(delay).unwrap_or(self.turn)
     }
+}
 
-    /// Keeps the place without waiting: the work will run at the instant that the caller was told.
-    pub(crate) fn keep<'g>(mut self, grants: impl Iterator<Item = &'g mut Grant>) {
+impl ReservedSlot for LineSlot {
+    /// The instant that the caller was told; once it is granted, that of the grant.
+    fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    fn keep(mut self: Box<Self>, grants: &mut dyn Iterator<Item = &mut Grant>) {
         self.is_held = false;
         if let Some(lines) = self.lines() {
             self.ticket.places.iter().for_each(|place| lines.keep(place));
@@ -77,21 +73,20 @@ impl LineSlot {
         self.outlive_resets(grants);
     }
 
+    fn enter(&mut self, _: bool) -> Instant {
+        self.turn
+    }
+
     /// Notes in the grants which buckets were reset while they had not granted: their tokens were
     /// taken after the reset.
-    pub(crate) fn outlive_resets<'g>(&self, grants: impl Iterator<Item = &'g mut Grant>) {
+    fn outlive_resets(&self, grants: &mut dyn Iterator<Item = &mut Grant>) {
         for grant in grants {
             grant.outlive_resets(|id| self.lines()?.mark_of(&self.ticket, id));
         }
     }
 
-    /// Until when it has to wait unless it is woken before, or `None` if it was granted.
-    ///
-    /// # Errors
-    ///
-    /// If the limiter was drained and its turn would come too late.
-    pub(crate) fn poll(&mut self, waker: &Waker) -> Result<Option<Instant>, Unserved> {
-        let mut status = self.ticket.waiter.poll(waker);
+    fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, Unserved> {
+        let mut status = self.ticket.waiter.poll(cx.waker());
         // The waker is stored by now, so a grant by another thread wakes the task, whatever happens
         // in between.
         if status == WaiterStatus::Waiting {
@@ -102,7 +97,7 @@ impl LineSlot {
                     lines.attach(place, || LineDriver::try_current(&self.store, *place));
                 }
             }
-            status = self.ticket.waiter.poll(waker);
+            status = self.ticket.waiter.poll(cx.waker());
         }
         match status {
             WaiterStatus::Granted(at) => {
@@ -114,16 +109,14 @@ impl LineSlot {
         }
     }
 
-    /// Grants the waiter, since the instant that the caller was told has come.
-    pub(crate) fn grant(&self) {
+    fn grant(&self) {
         // In every line, as the request runs only when all of them have granted.
         if let Some(lines) = self.lines() {
             self.ticket.places.iter().for_each(|place| lines.grant_through(place, self.at));
         }
     }
 
-    /// Uses the turn, since the work runs now. Nothing is given back after that.
-    pub(crate) fn use_up(mut self) -> UsedTurn {
+    fn use_up(mut self: Box<Self>) -> UsedTurn {
         self.is_held = false;
         let parts = std::mem::take(&mut self.parts).into_iter();
         UsedTurn::new(self.at, parts.map(|(bucket, paid)| (bucket, paid.after)))

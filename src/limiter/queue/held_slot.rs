@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::bucket_set::{BucketSet, UsedTurn, paid_buckets};
 use super::registry::{QueueRegistry, SharedQueue};
+use super::reserved_slot::ReservedSlot;
 use super::time_slot::{SlotKey, Taken, TimeSlot};
 use super::wait_queue::Unserved;
 use crate::clock::Timestamp;
@@ -55,21 +56,18 @@ impl HeldSlot {
         let own = TimeSlot { key, taken: taken.into(), made };
         Self { queue: registry.queue_for(buckets, now), own, state: HeldState::Held }
     }
+}
 
-    /// The instant that the caller was told.
-    pub(crate) const fn at(&self) -> Timestamp {
+impl ReservedSlot for HeldSlot {
+    fn at(&self) -> Timestamp {
         self.own.key.at()
     }
 
-    /// Spends the slot without waiting: the work is planned for its instant.
-    pub(crate) fn keep(mut self) {
+    fn keep(mut self: Box<Self>, _: &mut dyn Iterator<Item = &mut Grant>) {
         self.state = HeldState::Used;
     }
 
-    /// Enters the queue. Returns when its turn comes if no other waiter leaves.
-    ///
-    /// [`RateLimiter::drain`](crate::RateLimiter::drain) removes only drainable waiters.
-    pub(crate) fn enter(&mut self, is_drainable: bool) -> Instant {
+    fn enter(&mut self, is_drainable: bool) -> Instant {
         self.state = HeldState::Waiting;
         let (own, now) = (self.own.clone(), Instant::now());
         let turn = self.queue.with(|waiters, wakers| waiters.enter(own, is_drainable, now, wakers));
@@ -78,18 +76,12 @@ impl HeldSlot {
         turn
     }
 
-    /// Until when it has to wait unless it is woken before, or `None` if its turn has come.
-    ///
-    /// # Errors
-    ///
-    /// If the limiter was drained and its turn would come too late.
-    pub(crate) fn poll(&self, cx: &Context<'_>) -> Result<Option<Instant>, Unserved> {
+    fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, Unserved> {
         let now = Instant::now();
         self.queue.with(|waiters, wakers| waiters.poll(&self.own, cx.waker(), now, wakers))
     }
 
-    /// Uses the turn, since the work runs now. Nothing is given back after that.
-    pub(crate) fn use_up(mut self) -> UsedTurn {
+    fn use_up(mut self: Box<Self>) -> UsedTurn {
         self.state = HeldState::Used;
         let granted = self.queue.with(|waiters, _| waiters.take_granted(&self.own));
         // If it runs by a free slot, its own is free.

@@ -138,6 +138,7 @@ mod held_slot;
 mod ledger;
 mod queue_index;
 mod registry;
+mod reserved_slot;
 mod store_clock;
 mod time_slot;
 mod undo;
@@ -146,6 +147,7 @@ mod wait_queue;
 pub(crate) use self::bucket_set::{QueueBucket, UsedTurn, paid_buckets};
 pub(crate) use self::held_slot::HeldSlot;
 pub(crate) use self::registry::QueueRegistry;
+pub(crate) use self::reserved_slot::ReservedSlot;
 #[cfg(feature = "memory")]
 pub(crate) use self::store_clock::StoreClock;
 pub(crate) use self::store_clock::later;
