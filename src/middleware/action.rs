@@ -29,6 +29,8 @@ pub(super) enum Action<'p> {
     /// It waits for its turn, then runs.
     Queue(Box<QueuedSlot>),
     Reject(Rejection<'p>),
+    /// The store answers later.
+    Pending(PendingAction),
 }
 
 /// An action with its rejection rendered as a response, while the head of the request is at hand.
@@ -39,27 +41,22 @@ pub(super) enum RenderedAction {
     Pending(PendingAction),
 }
 
-/// An action, or a future of one.
-#[expect(clippy::large_enum_variant, reason = "nearly all are ready, which a box would allocate")]
-pub(super) enum EventualAction<'p> {
-    Ready(Action<'p>),
-    Pending(PendingAction),
-}
-
-impl EventualAction<'_> {
-    /// Goes on with `next`: now, or once the action is there.
+impl Action<'_> {
+    /// Goes on with `next`: now, or once the store has answered. `next` gets no pending action.
     pub(super) fn then(
         self,
-        next: impl for<'a> FnOnce(Action<'a>) -> EventualAction<'a> + Send + 'static,
+        next: impl for<'a> FnOnce(Action<'a>) -> Action<'a> + Send + 'static,
     ) -> Self {
         match self {
-            Self::Ready(action) => next(action),
-            Self::Pending(pending) => Self::Pending(Box::pin(async move {
-                match next(pending.await) {
-                    EventualAction::Ready(action) => action,
-                    EventualAction::Pending(pending) => pending.await,
+            Self::Pending(mut pending) => Self::Pending(Box::pin(async move {
+                loop {
+                    match pending.await {
+                        Action::Pending(later) => pending = later,
+                        action => return next(action),
+                    }
                 }
             })),
+            action => next(action),
         }
     }
 }

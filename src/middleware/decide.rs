@@ -7,8 +7,8 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::action::{
-    Action, EventualAction, Patience, QueuedSlot, QueuedWaiter, Refusal, Rejection, RenderedAction,
-    RuleDemands, to_static,
+    Action, Patience, QueuedSlot, QueuedWaiter, Refusal, Rejection, RenderedAction, RuleDemands,
+    to_static,
 };
 use super::advertise::field_set;
 use super::ledger::RequestLedger;
@@ -45,31 +45,29 @@ pub(super) fn decide_one(
         Ok(Some(demand)) => ask(plan, RuleDemands::from_buf([demand])),
         Ok(None) => {
             tell_unasked(plan, &plan.first, Outcome::Exempt);
-            EventualAction::Ready(run_uncharged(plan))
+            run_uncharged(plan)
         }
         Err(no_key) => {
             tell_unasked(plan, &plan.first, Outcome::NoKey);
-            EventualAction::Ready(Action::Reject(Rejection::NoKey(no_key)))
+            Action::Reject(Rejection::NoKey(no_key))
         }
     };
     render_action(plan, head, action)
 }
 
 /// Renders the response to a request that is rejected at once.
-fn render_action(plan: &Plan, head: &Head<'_>, action: EventualAction<'_>) -> RenderedAction {
+fn render_action(plan: &Plan, head: &Head<'_>, action: Action<'_>) -> RenderedAction {
     match action {
-        EventualAction::Ready(Action::Run(on_response)) => RenderedAction::Run(on_response),
-        EventualAction::Ready(Action::Queue(slot)) => RenderedAction::Queue(slot),
-        EventualAction::Ready(Action::Reject(rejection)) => {
-            RenderedAction::Respond(render(plan, &rejection, head))
-        }
-        EventualAction::Pending(pending) => RenderedAction::Pending(pending),
+        Action::Run(on_response) => RenderedAction::Run(on_response),
+        Action::Queue(slot) => RenderedAction::Queue(slot),
+        Action::Reject(rejection) => RenderedAction::Respond(render(plan, &rejection, head)),
+        Action::Pending(pending) => RenderedAction::Pending(pending),
     }
 }
 
-fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
+fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> Action<'p> {
     if plan.limiter.is_off() {
-        return EventualAction::Ready(run_uncharged(plan));
+        return run_uncharged(plan);
     }
     let (mut demands, mut shadows) = (RuleDemands::new(), Vec::new());
     for (position, planned) in plan.iter().enumerate() {
@@ -84,13 +82,13 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> EventualAction<'p> {
             // enforced rule by a missing or malformed key, so such a request is always rejected.
             Err(no_key) if planned.rule.is_enforced_on_some() => {
                 tell_unasked(plan, planned, Outcome::NoKey);
-                return EventualAction::Ready(Action::Reject(Rejection::NoKey(no_key)));
+                return Action::Reject(Rejection::NoKey(no_key));
             }
             Err(_) => tell_unasked(plan, planned, Outcome::NoKey),
         }
     }
     let action = match demands.is_empty() {
-        true => EventualAction::Ready(run_uncharged(plan)),
+        true => run_uncharged(plan),
         false => ask(plan, demands),
     };
     let action = if plan.counts_refusals { lock_out::count_after(plan, action) } else { action };
@@ -107,12 +105,10 @@ fn tell_unasked(plan: &Plan, planned: &PlannedRule, outcome: Outcome) {
 }
 
 /// Asks the store, and makes an action of its answer, now or later.
-fn ask<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualAction<'p> {
+fn ask<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> Action<'p> {
     let submission = Submission::new(plan, &demands);
     let pending = match plan.limiter.ask(&mut demands, submission.asking) {
-        Asked::Decided(decided) => {
-            return EventualAction::Ready(act(plan, submission, demands, decided));
-        }
+        Asked::Decided(decided) => return act(plan, submission, demands, decided),
         Asked::Pending(pending) => pending,
     };
     // In all other cases the tokens of a request that is dropped here stay taken anyway, and no task
@@ -123,7 +119,7 @@ fn ask<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> EventualAction<
         let decided = pending.decide(&plan.limiter, &demands).await;
         act(&plan, submission, demands, decided)
     };
-    EventualAction::Pending(match gives_back {
+    Action::Pending(match gives_back {
         false => Box::pin(acting),
         // Completes even if the client disconnects meanwhile. The store may have taken tokens for
         // the request by then; dropping the action returns them.

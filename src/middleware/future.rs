@@ -175,6 +175,7 @@ where
                             Self::queued(*slot, held)
                         }
                         Action::Reject(rejection) => Self::rejected(*held, &rejection),
+                        Action::Pending(pending) => Self::Deciding { pending, held: Some(held) },
                     }
                 }
                 ResponseStateProjection::Queued { waiting, turn, held } => {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::action::{Action, EventualAction, Refusal, Rejection, to_static};
+use super::action::{Action, Refusal, Rejection, to_static};
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
 use crate::backend::Answer;
 use crate::limiter::{BlockAfter, Demand, DetachOnDrop, refusals_to_count};
 
 /// Counts a request that was refused, before it is answered.
-pub(super) fn count_after<'p>(plan: &Arc<Plan>, action: EventualAction<'p>) -> EventualAction<'p> {
+pub(super) fn count_after<'p>(plan: &Arc<Plan>, action: Action<'p>) -> Action<'p> {
     let plan = Arc::clone(plan);
     action.then(move |action| match action {
         Action::Reject(Rejection::Refused(refusal))
@@ -19,9 +19,9 @@ pub(super) fn count_after<'p>(plan: &Arc<Plan>, action: EventualAction<'p>) -> E
             let demands = to_static(&demands);
             let refusal = Refusal { demands, outcome, status, jitter, by_limits };
             let rejecting = async move { Action::Reject(reject(plan, refusal).await) };
-            EventualAction::Pending(Box::pin(rejecting))
+            Action::Pending(Box::pin(rejecting))
         }
-        action => EventualAction::Ready(action),
+        action => action,
     })
 }
 

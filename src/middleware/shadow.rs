@@ -5,7 +5,7 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::action::{Action, EventualAction, Shadow};
+use super::action::{Action, Shadow};
 use super::ledger::RequestLedger;
 use super::plan::Plan;
 use super::planned_rule::PlannedRule;
@@ -21,25 +21,25 @@ type PendingShadows = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// They come after the enforced rules, so that those decide as they would without shadows.
 pub(super) fn charge_after<'p>(
     plan: &Arc<Plan>,
-    action: EventualAction<'p>,
+    action: Action<'p>,
     shadows: Vec<Shadow>,
-) -> EventualAction<'p> {
+) -> Action<'p> {
     let plan = Arc::clone(plan);
     action.then(move |action| match action {
         Action::Run(on_response) => match charge(&plan, on_response.ledger(), shadows) {
-            None => EventualAction::Ready(Action::Run(on_response)),
+            None => Action::Run(on_response),
             // A request that is dropped meanwhile charges no further shadows. Its action is dropped
             // with it, and settles or gives up what was taken.
-            Some(rest) => EventualAction::Pending(Box::pin(async move {
+            Some(rest) => Action::Pending(Box::pin(async move {
                 rest.await;
                 Action::Run(on_response)
             })),
         },
         Action::Queue(mut slot) => {
             slot.waiter.shadows = shadows;
-            EventualAction::Ready(Action::Queue(slot))
+            Action::Queue(slot)
         }
-        rejected @ Action::Reject(_) => EventualAction::Ready(rejected),
+        action @ (Action::Reject(_) | Action::Pending(_)) => action,
     })
 }
 
