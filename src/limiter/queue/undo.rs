@@ -17,7 +17,6 @@
 //! return is answered.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -87,14 +86,8 @@ impl SharedQueue {
                 continue;
             };
             let taken = slot.taken.clone();
-            let has_other_left = Arc::new(AtomicBool::new(false));
             // Made before the store is asked, which may panic.
-            let undo = PendingUndo {
-                queue: Arc::clone(self),
-                slot: Some(slot),
-                over_counted,
-                has_other_left: Arc::clone(&has_other_left),
-            };
+            let undo = PendingUndo { queue: Arc::clone(self), slot: Some(slot), over_counted };
             let mut adjustments = SmallVec::<[Adjustment<'_>; 2]>::new();
             let parts = self.buckets().parts().iter().zip(&taken);
             for ((part, taken), after) in parts.zip(expected) {
@@ -108,7 +101,7 @@ impl SharedQueue {
                     }
                 }
                 // No caller waits for this, so the call goes on in a task if the store answers
-                // later.
+                // later, and so does the next slot.
                 pending @ Answer::Pending(_) => {
                     DetachOnDrop::new(pending).finish_with(|answer| {
                         let queue = Arc::clone(&undo.queue);
@@ -117,11 +110,7 @@ impl SharedQueue {
                         }
                         queue.undo_free_slots();
                     });
-                    if !has_other_left.swap(true, Ordering::AcqRel) {
-                        // The task above goes on with the next slot.
-                        return UndoResult::Asked;
-                    }
-                    // There is no task: it was dropped at once.
+                    return UndoResult::Asked;
                 }
             }
         }
@@ -190,11 +179,6 @@ struct PendingUndo {
     slot: Option<TimeSlot>,
     /// Whether a return was counted that the store may not have carried out yet.
     over_counted: bool,
-    /// If no answer comes, this is dropped, perhaps while the loop that made it is still on the
-    /// stack below: a runtime that has shut down drops a task at once. Whichever of the two comes
-    /// to this last goes on with the next slot. Otherwise each slot would be undone by the
-    /// destructor of the one before, one stack frame a slot.
-    has_other_left: Arc<AtomicBool>,
 }
 
 impl PendingUndo {
@@ -222,15 +206,13 @@ impl PendingUndo {
 }
 
 /// Without an answer, since the runtime was shut down or the store's client panicked. The slot
-/// counts as spent.
+/// counts as spent. The others stay free until the next waiter enters or leaves. They are not undone
+/// here: without a runtime, each would be by the destructor of the one before, one stack frame a slot.
 impl Drop for PendingUndo {
     fn drop(&mut self) {
         if self.slot.take().is_some() {
             // Without this, `is_undoing` would stay set, and the queue would undo nothing more.
             self.queue.with(|waiters, _| waiters.free.record_undone());
-            if self.has_other_left.swap(true, Ordering::AcqRel) {
-                self.queue.undo_free_slots();
-            }
         }
     }
 }
