@@ -1,7 +1,6 @@
 //! Work in flight: a permit that is kept while the work runs.
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -27,6 +26,7 @@ use crate::backend::{Answer, Applied, BackendError};
 /// The store is asked at once. If it answers later, this completes in a task, on the tokio runtime in
 /// which the guard is dropped. Outside of a runtime, the tokens are there again when they count as
 /// [lost](crate::Quota::lost_after).
+#[derive(Debug)]
 #[must_use = "if it is dropped at once, the work is not counted while it runs"]
 pub struct InFlight<'l>(Permit<'l>);
 
@@ -83,12 +83,6 @@ impl Drop for InFlight<'_> {
             // It completes by itself, also if its future is dropped.
             drop(self.0.settle_by(Settlement::Ended));
         }
-    }
-}
-
-impl fmt::Debug for InFlight<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("InFlight").field(&self.0).finish()
     }
 }
 

@@ -1,6 +1,5 @@
 //! The stay of a request in a queue, told at its begin and at its end.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +12,10 @@ use crate::limiter::Limit;
 
 /// Tells the observers that a request [has joined](Self::join) a queue, and how its stay ends. If
 /// it is dropped, the request has left.
+#[derive(Debug)]
 pub(crate) struct QueueStay(Box<StayInner>);
 
+#[derive(Debug)]
 struct StayInner {
     observers: Arc<Observers>,
     limit: Arc<Limit>,
@@ -65,11 +66,5 @@ impl Drop for StayInner {
         let is_served = self.last_step == QueueStep::Served;
         let lateness = is_served.then(|| waited.saturating_sub(self.promised));
         self.tell(self.last_step, waited, lateness);
-    }
-}
-
-impl fmt::Debug for QueueStay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueueStay").field("since", &self.0.since).finish_non_exhaustive()
     }
 }
