@@ -19,22 +19,6 @@ impl<T: Send + 'static> DetachOnDrop<T> {
     pub(crate) const fn new(answer: Answer<T>) -> Self {
         Self(Some(answer))
     }
-
-    /// Calls `finish` with the answer, in a task if it has not arrived.
-    pub(crate) fn finish_with(
-        mut self,
-        finish: impl FnOnce(Result<T, BackendError>) + Send + 'static,
-    ) {
-        match self.0.take() {
-            Some(Answer::Ready(answer)) => finish(answer),
-            Some(Answer::Pending(future)) => {
-                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                    runtime.spawn(async move { finish(future.await) });
-                }
-            }
-            None => {}
-        }
-    }
 }
 
 impl<T: Send + 'static> Future for DetachOnDrop<T> {

@@ -1,9 +1,7 @@
 //! Work in flight: a permit that is kept while the work runs.
 
 use std::borrow::Borrow;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use super::Limit;
 use super::complete_answer::CompleteAnswer;
@@ -86,13 +84,14 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// The answer of a store that was asked for work in flight. If the call is dropped before it arrives,
-/// nobody is left to end the work: a task then waits for it, and gives back what it has taken.
+/// What a store has taken for work in flight, on its way to the call. If the call is dropped before
+/// the answer arrives, nobody is left to end the work: a task then waits for the answer, and drops
+/// this, which gives back what was taken.
 pub(super) struct InFlightAnswer {
     limiter: RateLimiter,
     demands: Vec<Demand<Arc<Limit>>>,
-    /// `None` once it has arrived.
-    answer: Option<BoxedAnswer<Applied>>,
+    /// `None` once the call has it.
+    applied: Option<Applied>,
 }
 
 impl InFlightAnswer {
@@ -103,33 +102,22 @@ impl InFlightAnswer {
     ) -> BoxedAnswer<Applied> {
         let owned = demands.iter().map(|one| one.with_limit(Arc::new(one.limit().clone())));
         let (limiter, demands) = (limiter.clone(), owned.collect());
-        Box::pin(Self { limiter, demands, answer: Some(answer) })
-    }
-}
-
-impl Future for InFlightAnswer {
-    type Output = Result<Applied, BackendError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(answer) = &mut self.answer else { return Poll::Pending };
-        let answered = ready!(answer.as_mut().poll(cx));
-        self.answer = None;
-        Poll::Ready(answered)
+        let answer = DetachOnDrop::new(Answer::pending(async move {
+            // An error is an outage: what was taken then counts as lost.
+            Ok(Self { applied: Some(answer.await?), limiter, demands })
+        }));
+        Box::pin(async move { answer.await?.applied.take().ok_or_else(BackendError::incomplete) })
     }
 }
 
 impl Drop for InFlightAnswer {
     fn drop(&mut self) {
-        let Some(answer) = self.answer.take() else { return };
-        let (limiter, demands) = (self.limiter.clone(), std::mem::take(&mut self.demands));
-        DetachOnDrop::new(Answer::Pending(answer)).finish_with(move |applied| {
-            let answer = applied.and_then(|applied| CompleteAnswer::new(&demands, applied));
-            // An error is an outage: what was taken then counts as lost.
-            let Ok(answer) = answer else { return };
-            if answer.verdict() == Verdict::Admitted {
-                let grants = answer.grants(demands.into_iter());
-                drop(Permit::of_grants(limiter, grants, answer.at()).map(Permit::in_flight));
-            }
-        });
+        let Some(applied) = self.applied.take() else { return };
+        let Ok(answer) = CompleteAnswer::new(&self.demands, applied) else { return };
+        if answer.verdict() == Verdict::Admitted {
+            let grants = answer.grants(std::mem::take(&mut self.demands).into_iter());
+            let permit = Permit::of_grants(self.limiter.clone(), grants, answer.at());
+            drop(permit.map(Permit::in_flight));
+        }
     }
 }

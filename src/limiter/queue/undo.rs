@@ -102,14 +102,15 @@ impl SharedQueue {
                 }
                 // No caller waits for this, so the call goes on in a task if the store answers
                 // later, and so does the next slot.
-                pending @ Answer::Pending(_) => {
-                    DetachOnDrop::new(pending).finish_with(|answer| {
-                        let queue = Arc::clone(&undo.queue);
+                Answer::Pending(answer) => {
+                    drop(DetachOnDrop::new(Answer::pending(async move {
+                        let (answer, queue) = (answer.await, Arc::clone(&undo.queue));
                         if undo.finish(&answer) {
                             queue.retry_others();
                         }
                         queue.undo_free_slots();
-                    });
+                        Ok(())
+                    })));
                     return UndoResult::Asked;
                 }
             }
