@@ -58,7 +58,7 @@ pub struct RateLimiter {
 }
 
 /// What the clones of a limiter share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct LimiterState {
     backend: Arc<dyn Backend>,
     /// The same, if it is in this process. Called without dynamic dispatch, so that a decision can be
@@ -152,20 +152,8 @@ impl RateLimiter {
 
     /// A handle with other defaults. It shares everything else.
     pub(super) fn with_defaults(&self, change: impl FnOnce(&mut Defaults)) -> Self {
-        let shared = &*self.shared;
-        let mut state = LimiterState {
-            backend: Arc::clone(&shared.backend),
-            #[cfg(feature = "memory")]
-            memory: shared.memory.clone(),
-            queues: Arc::clone(&shared.queues),
-            random: shared.random.clone(),
-            resets: Arc::clone(&shared.resets),
-            failures: Arc::clone(&shared.failures),
-            uses: Arc::clone(&shared.uses),
-            replacements: Arc::clone(&shared.replacements),
-            defaults: shared.defaults.clone(),
-            off: OnceLock::new(),
-        };
+        let off = OnceLock::new();
+        let mut state = LimiterState { off, ..LimiterState::clone(&self.shared) };
         change(&mut state.defaults);
         Self { shared: Arc::new(state) }
     }
