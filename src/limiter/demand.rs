@@ -116,15 +116,6 @@ impl<L: Borrow<Limit>> Demand<L> {
         (limit.bucket_of(&self.key), gains, holds, bucket.window_start(), shards)
     }
 
-    /// Fails if the buckets could never grant this many tokens.
-    fn check_cost(&self, cost: u64, longest: Mode) -> Result<(), RateLimited> {
-        let (limit, terms) = (self.limit(), longest.terms(self.limit()));
-        if limit.is_too_large(cost, terms) {
-            return Err(RateLimited::too_large(limit, cost, terms));
-        }
-        Ok(())
-    }
-
     /// Whether the buckets could have granted this demand alone in this mode, going by their
     /// readings.
     pub(crate) fn could_wait(&self, readings: &[Reading], mode: Mode) -> bool {
@@ -237,7 +228,7 @@ fn draw_each<L: Borrow<Limit>>(
             None => demand.draw_shards(random),
             Some(first) => {
                 demand.shards = first.shards;
-                demand.check_cost(*sum, longest)?;
+                units_of(demand.limit(), *sum, longest.terms(demand.limit()))?;
             }
         }
     }
