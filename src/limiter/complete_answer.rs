@@ -29,7 +29,8 @@ impl CompleteAnswer {
         demands: &[Demand<L>],
         applied: Applied,
     ) -> Result<Self, BackendError> {
-        if !is_complete(demands, &applied) {
+        let buckets = demands.iter().map(Demand::bucket_count).sum::<usize>();
+        if buckets == 0 || applied.readings().len() != buckets {
             return Err(BackendError::incomplete());
         }
         Ok(Self(applied))
@@ -143,13 +144,6 @@ impl CompleteAnswer {
         });
         records.filter(|(_, verdict)| *verdict == Verdict::Refused).map(|(record, _)| record)
     }
-}
-
-/// Whether a store has answered about the buckets of these demands and no others.
-#[inline]
-pub(super) fn is_complete<L: Borrow<Limit>>(demands: &[Demand<L>], applied: &Applied) -> bool {
-    let buckets = demands.iter().map(Demand::bucket_count).sum::<usize>();
-    buckets != 0 && applied.readings().len() == buckets
 }
 
 /// Splits off the readings of this demand from those of all that follow.
