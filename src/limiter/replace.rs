@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::engine::RateLimiter;
-use super::replacements::{MAX_VERSIONS, TooManyVersions};
+use super::replacements::MAX_VERSIONS;
 use super::{Limit, LimitError};
 use crate::quota::Quota;
 
@@ -89,11 +89,11 @@ impl RateLimiter {
         }
         let new = limit.with_quota(quota).map_err(|error| failed(ReplaceCause::Limit(error)))?;
         match self.replacements().replace(limit, new) {
-            Ok(before) => {
+            Some(before) => {
                 self.uses().check_numbers(limit, self.current(limit));
                 Ok(*before.quota())
             }
-            Err(TooManyVersions) => Err(failed(ReplaceCause::TooManyVersions)),
+            None => Err(failed(ReplaceCause::TooManyVersions)),
         }
     }
 

@@ -140,23 +140,20 @@ impl Replacements {
         self.table.get().is_none()
     }
 
-    /// Puts `new` in the place of `of`, and returns what was in force before.
-    ///
-    /// # Errors
-    ///
-    /// If the limiter keeps as many versions as it can.
-    pub(super) fn replace(&self, of: &Limit, new: Limit) -> Result<Limit, TooManyVersions> {
+    /// Puts `new` in the place of `of`, and returns what was in force before; `None` if the limiter
+    /// keeps as many versions as it can.
+    pub(super) fn replace(&self, of: &Limit, new: Limit) -> Option<Limit> {
         let is_own = new == *of;
         if is_own && self.is_empty() {
-            return Ok(of.clone());
+            return Some(of.clone());
         }
         let table = self.table.get_or_init(|| Box::new(ReplacementTable::new()));
         let mut kept = table.kept();
         // An entry stays, so one is added only for other numbers, and only if these can be kept.
         let entry = match table.existing(of) {
             Some(entry) => entry,
-            None if is_own => return Ok(of.clone()),
-            None if *kept >= MAX_VERSIONS => return Err(TooManyVersions),
+            None if is_own => return Some(of.clone()),
+            None if *kept >= MAX_VERSIONS => return None,
             None => table.entry(of),
         };
         let before = entry.current().map_or_else(|| of.clone(), |before| Limit::clone(before));
@@ -165,13 +162,9 @@ impl Replacements {
         entry.in_force.store(index, Ordering::Release);
         self.count.fetch_add(1, Ordering::Release);
         ANY.store(true, Ordering::Relaxed);
-        Ok(before)
+        Some(before)
     }
 }
-
-/// The limiter keeps as many versions as it can.
-#[derive(Debug)]
-pub(super) struct TooManyVersions;
 
 impl ReplacementTable {
     fn new() -> Self {
@@ -257,21 +250,21 @@ impl ReplacedLimit {
     }
 
     /// The index of a version, counted from one. It is added if there is none.
-    fn version(&self, new: Limit, kept: &mut usize) -> Result<usize, TooManyVersions> {
+    fn version(&self, new: Limit, kept: &mut usize) -> Option<usize> {
         let mut count = 0_usize;
         while let Some(version) = self.versions.slot(count).and_then(VersionSlot::get) {
             count = count.saturating_add(1);
             if **version == new {
-                return Ok(count);
+                return Some(count);
             }
         }
         if *kept >= MAX_VERSIONS {
-            return Err(TooManyVersions);
+            return None;
         }
-        let slot = self.versions.slot_or_new(count).ok_or(TooManyVersions)?;
+        let slot = self.versions.slot_or_new(count)?;
         slot.get_or_init(|| Arc::new(new.into_version()));
         *kept = kept.saturating_add(1);
-        Ok(count.saturating_add(1))
+        Some(count.saturating_add(1))
     }
 }
 
@@ -377,7 +370,7 @@ mod tests {
         replacements.replace(&api, limit("api", 2)).unwrap();
         replacements.replace(&limit("other", 1), limit("other", 1)).unwrap();
         *table_of(&replacements).kept() = MAX_VERSIONS;
-        replacements.replace(&limit("third", 1), limit("third", 2)).unwrap_err();
+        assert!(replacements.replace(&limit("third", 1), limit("third", 2)).is_none());
         let has_entry = |name| table_of(&replacements).existing(&limit(name, 1)).is_some();
         assert_eq!(["api", "other", "third"].map(has_entry), [true, false, false]);
     }
@@ -392,7 +385,7 @@ mod tests {
         for rate in 2..12 {
             replacements.replace(&api, limit("api", rate)).unwrap();
         }
-        replacements.replace(&api, limit("api", 100)).unwrap_err();
+        assert!(replacements.replace(&api, limit("api", 100)).is_none(), "no place is left");
         assert_eq!(in_force(&replacements, &api), limit("api", 11), "the numbers in force stay");
         replacements.replace(&api, limit("api", 5)).unwrap();
         assert_eq!(in_force(&replacements, &api), limit("api", 5), "a version of before is there");
