@@ -87,19 +87,8 @@ impl Log {
         tracing::debug!(limit = limit.name(), status = status.as_u16(), %error, "would have no key");
     }
 
-    pub(super) fn would_refuse(&self, limit: &Limit, retry_after: Option<Duration>) {
-        log_refusal(limit, retry_after, "would be refused");
-    }
-
-    pub(super) fn would_refuse_unasked(&self, error: &RateLimited) {
-        log_unasked(
-            error,
-            if error.is_refused() { "would be refused" } else { "would be too large" },
-        );
-    }
-
     pub(super) fn refused(&self, limit: &Limit, retry_after: Option<Duration>) {
-        log_refusal(limit, retry_after, "refused");
+        log_refusal(limit, retry_after, "");
         self.refused_without_key(limit);
     }
 
@@ -120,25 +109,25 @@ impl Log {
         }
     }
 
-    /// The store was not asked: the cost can never fit, or the limit grants nothing.
-    pub(super) fn refused_unasked(&self, error: &RateLimited) {
-        log_unasked(error, if error.is_refused() { "refused" } else { "too large" });
-    }
-
     pub(super) fn drained(&self, limit: &Limit) {
         #[cfg(feature = "tracing")]
         tracing::debug!(limit = limit.name(), "rejected, as the limiter is drained");
     }
 }
 
-fn log_refusal(limit: &Limit, retry_after: Option<Duration>, what: &str) {
+/// What a line about a shadow begins with.
+pub(super) const WOULD_BE: &str = "would be ";
+
+pub(super) fn log_refusal(limit: &Limit, retry_after: Option<Duration>, would_be: &str) {
     #[cfg(feature = "tracing")]
     let retry_after = retry_after.map(tracing::field::debug);
     #[cfg(feature = "tracing")]
-    tracing::debug!(limit = limit.name(), retry_after, "{what}");
+    tracing::debug!(limit = limit.name(), retry_after, "{would_be}refused");
 }
 
-fn log_unasked(error: &RateLimited, what: &str) {
+/// The store was not asked: the cost can never fit, or the limit grants nothing.
+pub(super) fn log_unasked(error: &RateLimited, would_be: &str) {
+    let what = if error.is_refused() { "refused" } else { "too large" };
     #[cfg(feature = "tracing")]
-    tracing::debug!(limit = error.limit().name(), %error, "{what}");
+    tracing::debug!(limit = error.limit().name(), %error, "{would_be}{what}");
 }

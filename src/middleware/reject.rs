@@ -9,6 +9,7 @@ use super::action::{Refusal, Rejection};
 use super::advertise::field_set;
 use super::body::RefusalText;
 use super::call_response::{Told, error_fields, is_grpc, respond};
+use super::log::log_unasked;
 use super::on_refusal::RefusedRequest;
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
@@ -116,7 +117,7 @@ fn omit_body_for_head(
 
 /// Renders the response to a request that no wait helps.
 fn render_unasked(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Response<Bytes> {
-    plan.log.refused_unasked(error);
+    log_unasked(error, "");
     let style = &plan.settings.style;
     let (status, snapshots) = (style.status_for_good(error), error.snapshots());
     let (head, retry_after) = (Some(*head), None);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::action::{Action, Shadow};
 use super::ledger::RequestLedger;
+use super::log::{WOULD_BE, log_refusal, log_unasked};
 use super::plan::Plan;
-use super::planned_rule::PlannedRule;
 use crate::backend::Answer;
 use crate::limiter::{
     Asked, Asking, Decided, DecisionSource, Demand, DetachOnDrop, OnFailure, Refused,
@@ -54,7 +54,7 @@ fn charge(
     while let Some(mut shadow) = rest.next() {
         let pending = match ask(plan, &mut shadow) {
             Asked::Decided(decided) => {
-                record(plan, ledger, &shadow, decided);
+                record(ledger, &shadow, decided);
                 continue;
             }
             Asked::Pending(pending) => pending,
@@ -62,7 +62,7 @@ fn charge(
         let (plan, ledger) = (Arc::clone(plan), ledger.cloned());
         return Some(Box::pin(async move {
             let decided = pending.decide(&plan.limiter, slice::from_ref(&shadow)).await;
-            record(&plan, ledger.as_ref(), &shadow, decided);
+            record(ledger.as_ref(), &shadow, decided);
             if let Some(rest) = charge(&plan, ledger.as_ref(), rest.collect()) {
                 rest.await;
             }
@@ -96,8 +96,7 @@ fn ask(plan: &Plan, shadow: &mut Shadow) -> Asked {
     plan.limiter.ask(slice::from_mut(shadow), asking)
 }
 
-fn record(plan: &Plan, ledger: Option<&Arc<RequestLedger>>, shadow: &Shadow, decided: Decided) {
-    let Some(PlannedRule { log, .. }) = plan.rule_at(shadow.limit.rule) else { return };
+fn record(ledger: Option<&Arc<RequestLedger>>, shadow: &Shadow, decided: Decided) {
     match decided {
         Decided::Admitted(answer) => {
             if let Some(ledger) = ledger {
@@ -106,14 +105,14 @@ fn record(plan: &Plan, ledger: Option<&Arc<RequestLedger>>, shadow: &Shadow, dec
         }
         Decided::Refused(Refused { answer, .. }) => {
             let retry_after = answer.retry_after(slice::from_ref(shadow), Duration::ZERO);
-            log.would_refuse(shadow.limit(), retry_after);
+            log_refusal(shadow.limit(), retry_after, WOULD_BE);
             if let Some(ledger) = ledger {
                 // The handler can see it, and its bucket can be reset.
                 ledger.add_shadow(shadow, &answer);
             }
         }
         Decided::TooLarge(error) => {
-            log.would_refuse_unasked(&error);
+            log_unasked(&error, WOULD_BE);
             if let Some(ledger) = ledger {
                 ledger.add_refusals(shadow.limit.rule, &error);
             }
