@@ -65,11 +65,10 @@ impl Rule {
     /// let rule = Rule::new(&CALLS).key_with(key);
     /// # drop(rule);
     /// ```
-    pub fn key_with<F, K>(self, key: F) -> Self
-    where
-        F: Fn(&Head<'_>) -> K + Send + Sync + 'static,
-        K: IntoExtracted + 'static,
-    {
+    pub fn key_with<K: IntoExtracted + 'static>(
+        self,
+        key: impl Fn(&Head<'_>) -> K + Send + Sync + 'static,
+    ) -> Self {
         self.key(from_fn(key))
     }
 
@@ -103,10 +102,7 @@ impl Rule {
     /// # drop(by_format);
     /// ```
     #[doc(alias("weight", "check_n"))]
-    pub fn cost_with<F>(mut self, cost: F) -> Self
-    where
-        F: Fn(&Head<'_>) -> u64 + Send + Sync + 'static,
-    {
+    pub fn cost_with(mut self, cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
         self.cost = RequestCost::ByRequest(Arc::new(cost));
         self
     }
@@ -168,11 +164,10 @@ impl Rule {
     /// # drop(rule);
     /// ```
     #[doc(alias("tier", "plan"))]
-    pub fn limit_with<F, L>(mut self, choose: F) -> Self
-    where
-        F: Fn(&Head<'_>) -> L + Send + Sync + 'static,
-        L: Into<ChosenLimit>,
-    {
+    pub fn limit_with<L: Into<ChosenLimit>>(
+        mut self,
+        choose: impl Fn(&Head<'_>) -> L + Send + Sync + 'static,
+    ) -> Self {
         self.chooser = Some(Arc::new(move |head| choose(head).into().0));
         self
     }
@@ -233,10 +228,10 @@ impl Rule {
     /// See [`only_methods`](Self::only_methods). A predicate that names GET has to name HEAD as
     /// well.
     #[doc(alias("skip", "filter", "exempt"))]
-    pub fn only_if<F>(mut self, predicate: F) -> Self
-    where
-        F: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
-    {
+    pub fn only_if(
+        mut self,
+        predicate: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
         self.options_mut().only.push(Arc::new(predicate));
         self
     }
@@ -375,10 +370,10 @@ impl Rule {
     /// # }
     /// ```
     #[doc(alias("skipSuccessfulRequests", "skipFailedRequests", "requestWasSuccessful"))]
-    pub fn refund_if<F>(mut self, predicate: F) -> Self
-    where
-        F: Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
-    {
+    pub fn refund_if(
+        mut self,
+        predicate: impl Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
         self.options_mut().refund_if = Some(Arc::new(predicate));
         self
     }
@@ -390,10 +385,10 @@ impl Rule {
     /// return nothing to it afterwards; in a store that other processes use, theirs may. Do not let
     /// a client choose when that happens, or use [`refund_if`](Self::refund_if). If both return
     /// true, the bucket is reset.
-    pub fn reset_if<F>(mut self, predicate: F) -> Self
-    where
-        F: Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
-    {
+    pub fn reset_if(
+        mut self,
+        predicate: impl Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
         self.options_mut().reset_if = Some(Arc::new(predicate));
         self
     }
