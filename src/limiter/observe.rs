@@ -95,7 +95,7 @@ impl RateLimiter {
     }
 
     /// The store has answered, or a fallback in its place. Called once the answer is known to be
-    /// [complete](super::complete_answer::is_complete): of any other, no request is admitted.
+    /// [complete](super::complete_answer::CompleteAnswer::new): of any other, no request is admitted.
     #[inline]
     pub(super) fn store_answered(&self, limit: &Limit, applied: &Applied, is_shadow: bool) {
         match applied.outage() {
