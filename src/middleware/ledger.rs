@@ -193,9 +193,7 @@ impl RequestLedger {
         let ended = entries.charges.iter_mut().filter(counted);
         let ended = ended.map(|entry| entry.close(Kept::Tokens(0))).collect();
         drop(entries);
-        if let Some(permit) = self.permit_of(ended) {
-            drop(permit.settle_by(Settlement::Ended));
-        }
+        self.settle(ended, Settlement::Ended);
     }
 
     /// Applies the effects of the response: refunds, resets and settlement.
@@ -243,9 +241,7 @@ impl RequestLedger {
         // requests, and these are code of others.
         drop(entries);
         // All of this completes by itself, also if the futures are dropped.
-        if let Some(permit) = self.permit_of(refunds) {
-            drop(permit.settle_by(Settlement::LateRefund));
-        }
+        self.settle(refunds, Settlement::LateRefund);
         if let Some(permit) = self.permit_of(resets) {
             drop(permit.reset_buckets());
         }
@@ -379,6 +375,11 @@ impl RequestLedger {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Settles these grants, which completes by itself.
+    fn settle(&self, grants: Vec<Grant>, settlement: Settlement) {
+        drop(self.permit_of(grants).map(|permit| permit.settle_by(settlement)));
+    }
+
     fn permit_of(&self, grants: Vec<Grant>) -> Option<Permit<'static>> {
         let at = grants.first()?.at();
         Permit::of_grants(self.plan.limiter.clone(), grants.into_iter(), at)
@@ -417,9 +418,7 @@ impl ExtraCharge<'_> {
             entry.has_changed = true;
         }
         drop(entries);
-        if let Some(permit) = self.ledger.permit_of(ended) {
-            drop(permit.settle_by(Settlement::Ended));
-        }
+        self.ledger.settle(ended, Settlement::Ended);
     }
 }
 
@@ -428,10 +427,8 @@ impl Drop for ExtraCharge<'_> {
         if self.positions.is_empty() {
             return;
         }
-        let grants = self.answer.grants(std::mem::take(&mut self.demands).into_iter()).collect();
-        if let Some(permit) = self.ledger.permit_of(grants) {
-            drop(permit.settle_by(Settlement::LateRefund));
-        }
+        let grants = self.answer.grants(std::mem::take(&mut self.demands).into_iter());
+        self.ledger.settle(grants.collect(), Settlement::LateRefund);
     }
 }
 
