@@ -156,7 +156,6 @@ fn act<'p>(
 #[derive(Clone, Copy)]
 struct Submission {
     asking: Asking,
-    queue: Option<Queue>,
     /// The status of a refusal for want of a place in the queue.
     status: StatusCode,
     jitter: Duration,
@@ -168,7 +167,7 @@ impl Submission {
         let jitter = limiter.random().up_to(plan.settings.jitter);
         let asking = Asking::take(DecisionSource::Layer, plan.settings.on_failure);
         let Some(queue) = queue else {
-            return Self { asking, queue, status: TOO_MANY, jitter };
+            return Self { asking, status: TOO_MANY, jitter };
         };
         // If the queue has no room, the request reserves no slot: it could not keep it.
         // Not counted yet: the store may admit the request at once. `enqueue` counts it.
@@ -188,7 +187,7 @@ impl Submission {
             (Ok(()), None) => longest,
         };
         let asking = Asking { mode, longest, is_drained: true, ..asking };
-        Self { asking, queue: Some(queue), status, jitter }
+        Self { asking, status, jitter }
     }
 
     fn refuse<'p>(
@@ -216,7 +215,7 @@ fn enqueue<'p>(
     let grants: Vec<_> = answer.grants(owned).collect();
     let booking = place.hold(&plan.limiter, &answer, grants.iter());
     let (Some(queue), Some(limit), Some(booking)) =
-        (submission.queue, Grant::slowest(grants.iter()).cloned(), booking)
+        (plan.settings.queue, Grant::slowest(grants.iter()).cloned(), booking)
     else {
         return unavailable(&BackendError::incomplete());
     };
