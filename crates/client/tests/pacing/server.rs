@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tollgate::backend::Memory;
 use tollgate::clock::Clock;
+use tollgate::fields::ForeignFields;
 use tollgate::{DAY, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, SECOND, Timestamp};
 use tollgate_client::pacing::PacingLayer;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -59,11 +60,23 @@ fn limiter() -> RateLimiter {
     RateLimiter::new(Memory::new().clock(clock))
 }
 
-/// Sends all requests as fast as the client allows.
+async fn hello(_: Request<()>) -> Result<Response<()>, Infallible> {
+    Ok(Response::new(()))
+}
+
+/// Sends all requests as fast as the client allows, to a service behind this layer.
 async fn run(layer: RateLimitLayer, pacing: Option<PacingLayer>, traffic: Traffic) -> Run {
+    run_to(layer.layer(service_fn(hello)), pacing, traffic).await
+}
+
+/// Sends all requests as fast as the client allows.
+async fn run_to<S, B>(server: S, pacing: Option<PacingLayer>, traffic: Traffic) -> Run
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+{
     let Traffic { requests, tasks, way } = traffic;
-    let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-    let server = layer.layer(hello);
     let dice = Arc::new(Mutex::new(Dice(7)));
     let network = service_fn(move |request: Request<()>| {
         let (server, dice) = (server.clone(), Arc::clone(&dice));
@@ -151,4 +164,24 @@ async fn without_the_layer_most_of_them_are_refused() {
     let traffic = Traffic { requests: 1_000, tasks: 32, way: 5 };
     let run = run(limiter().layer(Limit::new("theirs", quota)), None, traffic).await;
     assert!(run.refused > 700, "{run:?}");
+}
+
+/// The limits of both were in fields that no parser reads.
+#[tokio::test(start_paused = true)]
+async fn behind_a_gateway_the_limit_of_its_upstream_is_kept_as_well() {
+    let traffic = Traffic { requests: 200, tasks: 8, way: 5 };
+    let upstream = Quota::token_bucket(5, SECOND);
+    let mut refused = Vec::new();
+    for foreign in [ForeignFields::Keep, ForeignFields::Remove] {
+        let limiter = limiter();
+        let inner = limiter.layer(Limit::new("upstream", upstream)).layer(service_fn(hello));
+        let gateway = limiter.layer(Limit::new("gateway", Quota::token_bucket(100, SECOND)));
+        let gateway = gateway.foreign_fields(foreign).layer(inner);
+        let run = run_to(gateway, Some(PacingLayer::new()), traffic).await;
+        if foreign == ForeignFields::Keep {
+            assert!(share(upstream, traffic.requests, run.elapsed) >= 0.95, "{run:?}");
+        }
+        refused.push(run.refused);
+    }
+    assert_eq!(refused.iter().map(|&count| count > 0).collect::<Vec<_>>(), [false, true]);
 }
