@@ -48,6 +48,10 @@ impl Span {
         let [quiet, elsewhere, sick] = [quiet, elsewhere, sick].map(Duration::from_secs_f64);
         Self { quiet, elsewhere, sick }
     }
+
+    pub(crate) fn is_long(self) -> bool {
+        !self.elsewhere.is_zero()
+    }
 }
 
 /// What healthy keys are beside.

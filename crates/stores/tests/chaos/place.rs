@@ -106,6 +106,10 @@ impl Store {
         [&bare, wrapped.as_flattened()].concat()
     }
 
+    pub(crate) fn is_bare(self) -> bool {
+        self.wrapper == Wrapper::None
+    }
+
     pub(crate) fn name(self) -> String {
         let engine = match self.engine {
             Engine::Memory => "memory",
