@@ -573,7 +573,8 @@ BEGIN
     LOCK TABLE tollgate.buckets IN ROW EXCLUSIVE MODE;
     PERFORM set_config('lock_timeout', '1', true);
     FOR k IN 1..cardinality(keys) LOOP
-        -- The bounds of the columns, which others may have changed. It shows whoever holds the row.
+        -- A row is foreign if its numbers exceed the bounds of the columns, which somebody may have
+        -- removed. A plain read sees that even while another transaction locks the row.
         PERFORM FROM tollgate.buckets b
         WHERE b.key = keys[k] AND b.step <> 0 AND (
             b.value BETWEEN -9007199254740992 AND 9007199254740992

@@ -39,6 +39,16 @@ impl Place {
         Self { settings, schema, limiter: RateLimiter::new(store.clone()), store }
     }
 
+    /// The row of the sick key has numbers that no bucket has.
+    async fn with_foreign_numbers() -> Self {
+        let place = Self::set_up().await;
+        let row = "ALTER TABLE tollgate.buckets ALTER gain TYPE bigint; \
+                   INSERT INTO tollgate.buckets \
+                   VALUES ('tollgate:clients:sick', 5, 0, 0, 1, 10, 1)";
+        place.run(row).await;
+        place
+    }
+
     async fn client(&self) -> Client {
         let (client, connection) = tokio_postgres::connect(&self.settings, NoTls).await.unwrap();
         tokio::spawn(connection);
@@ -219,10 +229,7 @@ async fn no_key_of_many_that_are_locked_is_let_through() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_with_foreign_numbers_fails_only_the_requests_that_name_it() {
-    let place = Place::set_up().await;
-    let row = "ALTER TABLE tollgate.buckets ALTER gain TYPE bigint; \
-               INSERT INTO tollgate.buckets VALUES ('tollgate:clients:sick', 5, 0, 0, 1, 10, 1)";
-    place.run(row).await;
+    let place = Place::with_foreign_numbers().await;
     for told in place.ask_beside_the_sick_one().await {
         assert!(told.is_unavailable() && !told.is_outage(), "{told:?}");
         let told = format!("{told:?}");
@@ -233,13 +240,10 @@ async fn a_row_with_foreign_numbers_fails_only_the_requests_that_name_it() {
     place.limiter.limit(&CLIENTS).key("sick").await.unwrap();
 }
 
-/// Who looks for it found it held by another call, took it for a row that many want, and all failed.
+/// The function found such a row locked by another call, and did not report it: all requests failed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_with_foreign_numbers_is_found_while_it_goes_from_hand_to_hand() {
-    let place = Place::set_up().await;
-    let row = "ALTER TABLE tollgate.buckets ALTER gain TYPE bigint; \
-               INSERT INTO tollgate.buckets VALUES ('tollgate:clients:sick', 5, 0, 0, 1, 10, 1)";
-    place.run(row).await;
+    let place = Place::with_foreign_numbers().await;
     // Without the name of the schema, so that they are none of the calls that wait.
     let path = format!("SET search_path = {}", place.schema);
     let hold = "BEGIN; SELECT FROM buckets WHERE key = 'tollgate:clients:sick' FOR UPDATE; \
