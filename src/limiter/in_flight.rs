@@ -84,9 +84,8 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// What a store has taken for work in flight, on its way to the call. If the call is dropped before
-/// the answer arrives, nobody is left to end the work: a task then waits for the answer, and drops
-/// this, which gives back what was taken.
+/// What a store has taken for work in flight, until the call has it. If the call is dropped before
+/// the store answers, a task waits for the answer and drops this value, which gives the tokens back.
 pub(super) struct InFlightAnswer {
     limiter: RateLimiter,
     demands: Vec<Demand<Arc<Limit>>>,

@@ -619,7 +619,7 @@ fn a_network_of_all_addresses_as_the_proxies_is_logged_once() {
     }
     let half = Networks::new(["128.0.0.0/1"]);
     assert!(watched(ClientIp::x_forwarded_for(half), 2_000, request).is_empty());
-    // A proxy may overwrite a field of one address, and a network may let nobody get around it.
+    // This set-up is right if the proxy overwrites the field and clients cannot bypass the proxy.
     let overwritten = ClientIp::header("x-forwarded-for", Networks::new(["0.0.0.0/0"]));
     assert!(watched(overwritten, 2_000, request).is_empty());
 }
