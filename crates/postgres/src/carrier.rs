@@ -14,7 +14,7 @@ use super::aside::{Aside, BucketHashes, COMMON, NEW};
 use super::lent::Lent;
 use super::request::{DecideRow, Request};
 use super::schema::{Schema, millis};
-use super::statement_error::StatementError;
+use super::statement_error::{StatementError, is_of_unnamed_row, of_unnamed_row};
 use super::store_name::STORE;
 use super::sweep::Sweeper;
 use super::tls::Canceller;
@@ -88,17 +88,18 @@ impl Carrier for PostgresCarrier {
             };
             let row = match row {
                 Err(StatementError::Row(error)) => {
-                    let is_free = match (waits && is_one, error.is_locked()) {
-                        (true, true) => self.note_sick(jobs, &request, &[1]),
-                        (true, false) => self.note_sick(jobs, &request, &[-1]),
-                        (false, _) => self.set_aside(jobs, &request).await,
+                    let is_free = match error.is_locked() {
+                        true if waits && is_one => self.note_sick(jobs, &request, &[1]),
+                        false if is_one => self.note_sick(jobs, &request, &[-1]),
+                        _ => self.set_aside(jobs, &request).await,
                     };
                     // Many calls want the row, and none keeps it.
                     if is_free && error.is_locked() && !is_aside && !is_again {
                         is_again = true;
                         continue;
                     }
-                    return Err(error);
+                    let is_unnamed = is_free && !error.is_locked();
+                    return Err(if is_unnamed { of_unnamed_row(error) } else { error });
                 }
                 Err(StatementError::Failed(error)) if error.is_full() => {
                     self.aside.note_full(hashes(jobs), &error);
@@ -136,7 +137,7 @@ impl Carrier for PostgresCarrier {
     /// What fails a call has another slot by now. All these errors are of calls that are undone, or were
     /// not sent. On a full disk a row that is there may need room as well, but a new one surely does.
     fn division(&self, slot: u16, error: &BackendError) -> Division {
-        if error.is_full() && slot != NEW {
+        if error.is_full() && slot != NEW || is_of_unnamed_row(error) {
             Division::OneByOne
         } else if error.is_full() || error.is_locked() || error.is_misconfigured() {
             Division::BySlots

@@ -1,6 +1,7 @@
 //! What an error of the server means for a decision.
 
 use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 
 use deadpool_postgres::PoolError;
@@ -141,6 +142,31 @@ const POOLER: &str = "behind a pooler such as PgBouncer, set `PostgresBuilder::t
 
 fn misconfigured(said: &str, hint: &str) -> BackendError {
     BackendError::misconfigured(STORE, format!("{said} ({hint})"))
+}
+
+/// What a row is charged with may be what fails a call: a trigger or a check of others. Then the row
+/// itself shows nothing.
+#[derive(Debug)]
+struct UnnamedRow(BackendError);
+
+impl fmt::Display for UnnamedRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.cause() {
+            Some(cause) => write!(f, "{cause}"),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+impl Error for UnnamedRow {}
+
+/// The error of a call that failed by a row that the server does not name.
+pub(super) fn of_unnamed_row(error: BackendError) -> BackendError {
+    BackendError::misconfigured(STORE, UnnamedRow(error))
+}
+
+pub(super) fn is_of_unnamed_row(error: &BackendError) -> bool {
+    error.cause().is_some_and(|cause| cause.is::<UnnamedRow>())
 }
 
 /// What the server said.

@@ -240,6 +240,23 @@ async fn a_row_with_foreign_numbers_fails_only_the_requests_that_name_it() {
     place.limiter.limit(&CLIENTS).key("sick").await.unwrap();
 }
 
+/// Others have a check that no charge of the row passes. The row itself is sound, so the server names
+/// none: all requests of a call failed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_a_check_of_others_holds_as_it_is_fails_only_the_requests_that_name_it() {
+    let place = Place::set_up().await;
+    place.limiter.limit(&CLIENTS).key("sick").await.unwrap();
+    let check = "DO $$ BEGIN EXECUTE (SELECT 'ALTER TABLE tollgate.buckets ADD CHECK \
+                 (key <> ''tollgate:clients:sick'' OR value = ' || value || ')' \
+                 FROM tollgate.buckets WHERE key = 'tollgate:clients:sick'); END $$";
+    place.run(check).await;
+    for told in place.ask_beside_the_sick_one().await {
+        assert!(told.is_unavailable() && !told.is_outage(), "{told:?}");
+        assert!(format!("{told:?}").contains("violates check constraint"), "{told:?}");
+    }
+    place.only_the_healthy_are_charged().await;
+}
+
 /// The function found such a row locked by another call, and did not report it: all requests failed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_with_foreign_numbers_is_found_while_it_goes_from_hand_to_hand() {
