@@ -276,7 +276,7 @@ fn rustc(name: &str, source: &str) -> String {
     let test = env::current_exe().unwrap();
     // Each is built after the library that it is linked with.
     let admin = library("tollgate_admin", &test);
-    let tollgate = library("tollgate", &admin);
+    let tollgate = library("tollgate", &admin.with_extension("rmeta"));
     let dependencies = test.parent().unwrap();
     let argument = |name: &str, path: &Path| {
         let mut argument = OsString::from(name);
@@ -303,20 +303,23 @@ fn rustc(name: &str, source: &str) -> String {
     String::from_utf8(rustc.wait_with_output().unwrap().stderr).unwrap()
 }
 
-/// The newest library that is no newer than this file beside it.
+/// The newest library whose metadata are no newer than this file beside it.
 ///
-/// Others may lie there, built with other features.
+/// Others may lie there, built with other features. Cargo builds on a library as soon as its metadata
+/// are there, so its code may be newer than what is linked with it.
 fn library(name: &str, linked: &Path) -> PathBuf {
     let built = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
     let linked_at = built(linked);
     let prefix = format!("lib{name}-");
     let is_library = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy();
-        name.starts_with(&prefix) && name.ends_with(".rlib") && built(path) <= linked_at
+        let is_one = name.starts_with(&prefix) && name.ends_with(".rlib");
+        is_one && built(&path.with_extension("rmeta")) <= linked_at
     };
     let files = fs::read_dir(linked.parent().unwrap()).unwrap();
     let library = files.map(|file| file.unwrap().path()).filter(is_library);
-    library.max_by_key(|path| built(path)).expect("cargo builds the library next to its tests")
+    let library = library.max_by_key(|path| built(&path.with_extension("rmeta")));
+    library.expect("cargo builds the library next to its tests")
 }
 
 /// The rows of which the compiler does not say what they expect.
