@@ -1,7 +1,7 @@
 //! A GraphQL API that charges each query for its cost: a token for each field that it may return,
 //! so that `users(first: 100)` costs a hundred times as much as `users(first: 1)`.
 //!
-//! Run it with `cargo run --example graphql`.
+//! Run it with `cargo run -p tollgate-compat --example graphql`.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! A gRPC server whose methods have different costs: a `Check` takes one token, a `Watch`, which
 //! keeps a stream open, ten.
 //!
-//! Run it with `cargo run --example rpc_costs`.
+//! Run it with `cargo run -p tollgate-compat --example rpc_costs`.
 
 use std::net::SocketAddr;
 

@@ -19,7 +19,9 @@ pages! {
     // A page that needs more than the default features in some examples is tested with those.
     #[cfg(any(not(doctest), feature = "calendar"))]
     choosing: "choosing.md",
-    #[cfg(any(not(doctest), feature = "credentials"))]
+    // Pages that need other crates in some examples are tested with those, in `crates/compat` and
+    // `crates/stores`.
+    #[cfg(not(doctest))]
     keys_and_proxies: "keys-and-proxies.md",
     layers: "layers.md",
     several_limits: "several-limits.md",
@@ -27,12 +29,12 @@ pages! {
     #[cfg(feature = "throttle")]
     streams: "streams.md",
     by_response: "by-response.md",
+    #[cfg(not(doctest))]
     graphql_and_rpc: "graphql-and-rpc.md",
     webhooks_and_jobs: "webhooks-and-jobs.md",
     headers: "headers.md",
     predicting: "predicting.md",
     restarts: "restarts.md",
-    // Pages that need other crates in some examples are tested with those, in `crates/stores`.
     #[cfg(all(feature = "memory", not(doctest)))]
     when_the_store_fails: "when-the-store-fails.md",
     #[cfg(not(doctest))]
@@ -45,7 +47,7 @@ pages! {
     testing: "testing.md",
     #[cfg(not(doctest))]
     write_your_own_backend: "write-your-own-backend.md",
-    #[cfg(any(not(doctest), feature = "credentials"))]
+    #[cfg(not(doctest))]
     recipes: "recipes.md",
     migrating: "migrating.md",
 }

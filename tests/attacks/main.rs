@@ -4,6 +4,4 @@
 
 mod connections;
 #[cfg(feature = "credentials")]
-mod cookies;
-#[cfg(feature = "credentials")]
 mod http;

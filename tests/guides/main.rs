@@ -19,14 +19,11 @@ mod predicting {
 mod recipes {
     mod cors;
     mod flag;
-    mod grpc_client;
     mod left;
     mod nested;
     mod orders;
     mod orders_in_a_handler;
     mod plans;
-    mod reqwest_middleware_turns;
-    mod reqwest_turns;
     mod sse;
     mod switch;
     mod websocket;

@@ -1,5 +1,4 @@
-//! Keys from axum's extractors and from sessions: an extractor that waits runs before the limit
-//! decides.
+//! Keys from axum's extractors: an extractor that waits runs before the limit decides.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -11,7 +10,6 @@ use std::task::{Context, Poll};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::FromRequestParts;
-use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::get;
 use http::request::Parts;
@@ -24,8 +22,6 @@ use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, Rule};
 use tollgate_testing::web::Reply;
 use tollgate_testing::{START, limiter};
 use tower::{Layer, Service, ServiceExt};
-use tower_sessions::session::Id;
-use tower_sessions::{MemoryStore, Session, SessionManagerLayer};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 
@@ -203,82 +199,6 @@ async fn the_service_that_was_made_ready_is_the_one_that_is_called() {
     assert!(format!("{service:?} {layer:?}").contains("User"));
     service.get_mut().is_ready = true;
     assert!(service.get_ref().is_ready && service.into_inner().is_ready);
-}
-
-// Sessions, as the guide to keys has them.
-
-fn session() -> impl KeyExtractor {
-    extension(|session: &Session| session.id().map(|id| key::digest(id.0.to_be_bytes())))
-}
-
-/// A session with something in it, as its cookie.
-async fn logged_in(store: &MemoryStore) -> (Id, String) {
-    let session = Session::new(None, Arc::new(store.clone()), None);
-    session.insert("user", 7).await.unwrap();
-    session.save().await.unwrap();
-    let id = session.id().unwrap();
-    (id, format!("id={id}"))
-}
-
-async fn load(session: Session, request: axum::extract::Request, next: Next) -> Response {
-    session.get_value("").await.unwrap();
-    next.run(request).await
-}
-
-#[tokio::test]
-async fn a_session_of_tower_sessions_is_a_key() {
-    let store = MemoryStore::default();
-    let app = hello()
-        .layer(two_unless(session(), MissingKey::Reject(StatusCode::FORBIDDEN)))
-        .layer(SessionManagerLayer::new(store.clone()));
-    let ((_, alice), (_, bob)) = (logged_in(&store).await, logged_in(&store).await);
-    let (alice, bob) = (&[("cookie", &*alice)][..], &[("cookie", &*bob)][..]);
-    assert_eq!(statuses(&app, [alice, alice, alice, bob]).await, [200, 200, 429, 200]);
-    let garbage = &[("cookie", "id=garbage")][..];
-    assert_eq!(statuses(&app, [&[], garbage]).await, [403, 403]);
-}
-
-#[tokio::test]
-async fn a_session_that_was_made_up_is_missing_once_it_is_loaded() {
-    let store = MemoryStore::default();
-    let manager = SessionManagerLayer::new(store.clone());
-    let key = || session().or(key::global());
-    let lazy = hello().layer(two(key())).layer(manager.clone());
-    let loaded = hello().layer(two(key())).layer(from_fn(load)).layer(manager);
-    let made_up: Vec<_> = (0..3).map(|_| format!("id={}", Id::default())).collect();
-    let made_up = [0, 1, 2].map(|n| [("cookie", &*made_up[n])]);
-    let made_up = [&made_up[0][..], &made_up[1], &made_up[2]];
-    assert_eq!(statuses(&lazy, made_up).await, [200, 200, 200]);
-    assert_eq!(statuses(&loaded, made_up).await, [200, 200, 429]);
-    let (_, alice) = logged_in(&store).await;
-    assert_eq!(statuses(&loaded, [&[("cookie", &*alice)]]).await, [200]);
-}
-
-#[tokio::test]
-async fn the_id_of_a_session_is_not_its_key() {
-    let store = MemoryStore::default();
-    let (id, _) = logged_in(&store).await;
-    let mut request = Request::new(());
-    request.extensions_mut().insert(Session::new(Some(id), Arc::new(store), None));
-    let key = tollgate_testing::address::key(&session(), &request);
-    assert_eq!(key, key::digest(id.0.to_be_bytes()));
-    assert!(!key.as_bytes().windows(16).any(|bytes| bytes == id.0.to_be_bytes()));
-}
-
-/// As of any extension: the error names the type, and where requests without it pass, the log does.
-#[test]
-fn a_request_without_a_session_has_no_key_and_says_which_extension_is_missing() {
-    let request = Request::new(());
-    let head = key::Head::new(&request);
-    let error = session().extract(&head).unwrap_err();
-    assert!(error.is_missing());
-    assert!(error.to_string().contains(std::any::type_name::<Session>()), "{error}");
-    let warning = session().setup_warning(&head).unwrap().to_string();
-    assert!(warning.contains(std::any::type_name::<Session>()), "{warning}");
-    let mut request = Request::new(());
-    let store = Arc::new(MemoryStore::default());
-    request.extensions_mut().insert(Session::new(None, store, None));
-    assert!(session().extract(&key::Head::new(&request)).unwrap_err().is_missing());
 }
 
 // One limit chosen for each request.

@@ -21,8 +21,6 @@ mod dropped;
 #[cfg(feature = "axum")]
 mod fields_then;
 #[cfg(feature = "axum")]
-mod grpc;
-#[cfg(feature = "axum")]
 mod in_flight;
 #[cfg(feature = "axum")]
 mod layer;

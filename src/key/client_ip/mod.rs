@@ -189,19 +189,26 @@ impl ClientIp {
 
     /// Takes the address of the peer also from this extension of the request, if no other one has it.
     ///
-    /// Use it for servers that leave it in a type of their own. For `tonic`, see the example; one bucket
-    /// then counts the requests of a client over HTTP and over gRPC.
+    /// Use it for servers that leave it in a type of their own, as [`tonic`][tonic] does; one bucket then
+    /// counts the requests of a client over HTTP and over gRPC.
     ///
     /// # Examples
     ///
     /// ```
+    /// use std::net::SocketAddr;
     /// use tollgate::key::ClientIp;
-    /// use tonic::transport::server::TcpConnectInfo;
     ///
-    /// let client = ClientIp::peer().peer_from(|info: &TcpConnectInfo| info.remote_addr());
-    /// // With TLS: `TlsConnectInfo<TcpConnectInfo>` and `info.get_ref().remote_addr()`.
+    /// /// What a server of your own leaves in each request.
+    /// #[derive(Clone)]
+    /// struct Connection {
+    ///     peer: SocketAddr,
+    /// }
+    ///
+    /// let client = ClientIp::peer().peer_from(|connection: &Connection| Some(connection.peer));
     /// # drop(client);
     /// ```
+    ///
+    /// [tonic]: crate::_guide::keys_and_proxies#tonic
     #[doc(alias("tonic", "TcpConnectInfo", "TlsConnectInfo"))]
     #[must_use]
     pub fn peer_from<T, F>(mut self, address: F) -> Self

@@ -1,6 +1,7 @@
 //! Hostile inputs, how they are written down, and the seeds that they begin with.
 
 pub mod bytes;
+pub mod cookies;
 pub mod field;
 pub mod seeds;
 

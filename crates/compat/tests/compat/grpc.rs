@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use http_body::Body;
+use proptest::prelude::*;
 use tokio::net::TcpListener;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::{ClientIp, header};
-use tollgate::middleware::{MissingKey, Queue};
+use tollgate::middleware::{MissingKey, Queue, ResponseHead};
 use tollgate::{Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, Rule};
+use tollgate_testing::fuzz::bytes::fields;
+use tollgate_testing::fuzz::seeds::seeds;
 use tollgate_testing::web::grpc_call;
 use tollgate_testing::{START, at_once, limiter};
 use tonic::transport::server::TcpIncoming;
@@ -159,3 +162,40 @@ async fn a_client_has_one_budget_over_http_and_grpc() {
     assert_eq!(ask(&mut grpc).await.unwrap_err().code(), Code::ResourceExhausted);
     assert_eq!(tollgate_testing::web::get(http, "/").await.status, 429);
 }
+
+/// Whatever the wait and the name.
+#[test]
+fn tonic_decodes_the_details() {
+    let waits = [
+        Duration::from_micros(1),
+        Duration::from_micros(4_500_001),
+        Duration::from_secs(127),
+        Duration::from_secs(128),
+        Duration::from_secs(86_400 * 400),
+    ];
+    let names = ["a", "100 % of `a\"b\\c`", &*"m".repeat(64).leak()];
+    for (wait, name) in waits.into_iter().flat_map(|wait| names.map(|name| (wait, name))) {
+        let limit = Limit::new(name, Quota::token_bucket(1, wait));
+        let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+        let service = limiter(&ManualClock::new(START)).layer(limit).layer(inner);
+        let ask = || at_once(service.clone().oneshot(grpc_call("application/grpc", ()))).unwrap();
+        assert!(Status::from_header_map(ask().headers()).is_none());
+        let refused = Status::from_header_map(ask().headers()).unwrap();
+        assert_eq!(refused.get_details_retry_info().unwrap().retry_delay, Some(wait), "{name}");
+    }
+}
+
+proptest! {
+    /// A call counts as a success exactly if the client of `tonic` takes it for one.
+    #[test]
+    fn a_call_succeeds_exactly_if_tonic_says_so(field in fields(&seeds(STATUSES), &WORDS)) {
+        let mut response = Response::new(());
+        *response.headers_mut() = field.request("grpc-status").headers().clone();
+        let told = Status::from_header_map(response.headers()).map(|status| status.code());
+        let has_worked = matches!(told, None | Some(Code::Ok));
+        prop_assert_eq!(ResponseHead::new(&response).is_success(), has_worked);
+    }
+}
+
+const STATUSES: &str = include_str!("../../../../tests/data/fuzz/grpc_status.txt");
+const WORDS: [&str; 8] = [";", "\\t;", " ;", "0", "1", "16", "00", "\\n0"];

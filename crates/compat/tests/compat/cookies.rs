@@ -1,14 +1,18 @@
-//! Clients that try to be counted by a cookie other than the one that the server uses, against a
-//! real server with real sessions.
+//! Clients that try to be counted by a cookie other than the one that `tower-sessions` uses.
 
 use axum::Router;
 use axum::routing::get;
-use http::{Method, Version};
+use http::header::COOKIE;
+use http::{HeaderMap, Method, Version};
+use proptest::prelude::*;
 use tollgate::clock::ManualClock;
-use tollgate::key::{ClientIp, KeyExtractor, cookie};
+use tollgate::key::{self, ClientIp, Extracted, Head, KeyExtractor, cookie};
 use tollgate::{Limit, MINUTE, Quota};
+use tollgate_testing::fuzz::bytes::draws_each;
+use tollgate_testing::fuzz::cookies::{NAME, cookie_fields, value};
 use tollgate_testing::web::{send_over, serve};
 use tollgate_testing::{START, limiter};
+use tower_sessions::cookie::{Cookie, CookieJar};
 use tower_sessions::{MemoryStore, Session, SessionManagerLayer};
 
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
@@ -48,4 +52,43 @@ async fn white_space_around_a_cookie_is_no_other_session() {
     }
     assert!(admitted.iter().all(|(_, user)| user == "alice"), "{admitted:?}");
     assert_eq!(admitted.len(), 2, "of {} requests: {admitted:?}", spaces.len() * 2);
+}
+
+/// The jar as `tower-cookies` 0.11 makes it, from which `tower-sessions` takes the id of the session.
+fn jar(headers: &HeaderMap) -> CookieJar {
+    let mut jar = CookieJar::new();
+    for line in headers.get_all(COOKIE) {
+        if let Ok(text) = std::str::from_utf8(line.as_bytes()) {
+            for pair in text.split(';') {
+                if let Ok(cookie) = Cookie::parse_encoded(pair.to_owned()) {
+                    jar.add_original(cookie);
+                }
+            }
+        }
+    }
+    jar
+}
+
+#[test]
+fn cookies_are_drawn_that_a_jar_finds_and_others() {
+    let found = |headers: &HeaderMap| jar(headers).get(NAME).is_some();
+    draws_each(&cookie_fields(), 2, |field| found(field.request("cookie").headers()));
+}
+
+proptest! {
+    /// The session that the server uses is the one that is counted, or the request fails: a client
+    /// cannot be counted by another cookie, or by none.
+    #[test]
+    fn the_cookie_that_a_jar_finds_is_the_one_that_is_counted(field in cookie_fields()) {
+        let request = field.request("cookie");
+        if let Some(used) = jar(request.headers()).get(NAME) {
+            let used = value(used.value().as_bytes());
+            match cookie(NAME).extract(&Head::new(&request)) {
+                Ok(Extracted::Key(found)) => prop_assert_eq!(found, key::digest(used)),
+                Ok(other) => prop_assert!(false, "a cookie exempts nothing: {:?}", other),
+                Err(error) if error.is_empty() => prop_assert_eq!(used, b""),
+                Err(error) => prop_assert!(!error.is_missing(), "a cookie is used that is not counted"),
+            }
+        }
+    }
 }
