@@ -27,17 +27,13 @@ impl Serialize for Limit {
 /// # Examples
 ///
 /// ```
+/// use std::collections::BTreeMap;
 /// use tollgate::{HOUR, Limit, Quota};
 ///
-/// let login: Limit = toml::from_str(
-///     r#"
-///     name = "login"
-///     quota = "5 per hour"
-///     "#,
-/// )?;
+/// let login: Limit = serde_json::from_str(r#"{ "name": "login", "quota": "5 per hour" }"#)?;
 /// assert_eq!(login, Limit::new("login", Quota::token_bucket(5, HOUR)));
 ///
-/// let table: std::collections::BTreeMap<String, Quota> = toml::from_str(r#"login = "5 per hour""#)?;
+/// let table: BTreeMap<String, Quota> = serde_json::from_str(r#"{ "login": "5 per hour" }"#)?;
 /// let limits: Result<Vec<_>, _> =
 ///     table.iter().map(|(name, quota)| Limit::try_new(&**name, *quota)).collect();
 /// assert_eq!(limits?, [login]);

@@ -28,8 +28,8 @@ fn a_limit_is_read_back_as_it_was_written() {
     let longest = "x".repeat(64);
     let quota = Quota::fixed_window(3, MINUTE).capacity(7).max_reserved(2).start(START);
     let limit = Limit::try_new(longest, quota).unwrap();
-    let toml = toml::to_string(&limit).unwrap();
-    assert_eq!(toml::from_str::<Limit>(&toml).unwrap(), limit, "{toml}");
+    let json = serde_json::to_string(&limit).unwrap();
+    assert_eq!(serde_json::from_str::<Limit>(&json).unwrap(), limit, "{json}");
 }
 
 #[test]
@@ -64,7 +64,8 @@ fn a_limit_that_is_wrong_is_an_error_that_says_what_is() {
 
 #[test]
 fn a_limit_that_was_read_has_the_buckets_of_one_in_the_code() {
-    let table: BTreeMap<String, Quota> = toml::from_str("login = '5 per hour'").unwrap();
+    let table: BTreeMap<String, Quota> =
+        serde_json::from_str(r#"{"login": "5 per hour"}"#).unwrap();
     let login = Limit::try_new("login", table["login"]).unwrap();
     let limiter = limiter(&ManualClock::new(START));
     at_once(limiter.limit(&login).cost(3)).unwrap();

@@ -1,10 +1,11 @@
 //! What is particular to a format: its syntax, its types, and its ways to write a table.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
-use tollgate::{DAY, Quota, RateLimiter};
+use tollgate::{DAY, Limit, Quota, RateLimiter};
 use tollgate_config::Config;
 
 use crate::text::{FORMATS, error_of};
@@ -261,6 +262,18 @@ fn a_file_that_is_no_text_or_endless_is_an_error() {
     fs::remove_file(path).unwrap();
     let longest = format!("{}limits: {{a: 5 per hour}}", " \n".repeat((1 << 19) - 15));
     assert!(longest.len() <= 1 << 20 && Config::from_text("a.yaml", &longest).is_ok());
+}
+
+/// A limit has no part of this crate in it.
+#[test]
+fn a_limit_is_read_back_from_toml_as_it_was_written() {
+    let start = "2026-01-01T00:00:00Z".parse().unwrap();
+    let quota = Quota::fixed_window(3, DAY).capacity(7).max_reserved(2).start(start);
+    let limit = Limit::try_new("x".repeat(64), quota).unwrap();
+    let toml = toml::to_string(&limit).unwrap();
+    assert_eq!(toml::from_str::<Limit>(&toml).unwrap(), limit, "{toml}");
+    let table: BTreeMap<String, Quota> = toml::from_str("login = '3 per day'").unwrap();
+    assert_eq!(table["login"], Quota::token_bucket(3, DAY));
 }
 
 #[test]
