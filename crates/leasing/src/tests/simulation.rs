@@ -16,7 +16,8 @@ fn is_within_the_bound(fleet: Fleet) -> FleetReport {
 #[test]
 fn steady_demand_uses_the_quota_and_makes_few_trips() {
     for (nodes, pattern, millis) in [(1, Pattern::Even, 1_800), (10, Pattern::Zipf, 2_000)] {
-        let report = is_within_the_bound(Fleet { millis, ..Fleet::new(nodes, pattern) });
+        let fleet = Fleet { rate: 250_000, millis, ..Fleet::new(nodes, pattern) };
+        let report = is_within_the_bound(fleet);
         assert!(report.share_used > 0.95 && report.trips < 1.0, "{nodes} {pattern:?}: {report:?}");
         assert!(report.fairness > 0.9, "{nodes} {pattern:?}: {report:?}");
     }
@@ -27,7 +28,7 @@ fn many_nodes_share_a_quota_fairly() {
     for (nodes, pattern, fair) in
         [(2, Pattern::Hog, 0.9), (50, Pattern::Even, 0.85), (200, Pattern::Even, 0.7)]
     {
-        let fleet = Fleet { rate: 200_000, millis: 2_200, ..Fleet::new(nodes, pattern) };
+        let fleet = Fleet { rate: 80_000, millis: 2_200, ..Fleet::new(nodes, pattern) };
         let report = is_within_the_bound(fleet);
         assert!(report.share_used > 0.9, "{nodes} {pattern:?}: {report:?}");
         assert!(report.fairness > fair, "{nodes} {pattern:?}: {report:?}");
@@ -71,7 +72,7 @@ fn faults_cost_tokens_and_never_the_bound() {
 fn lots_of_a_fixed_window_end_with_it() {
     for (nodes, faults) in [(1, Faults::default()), (10, Faults::default()), (10, Faults::ALL)] {
         let fleet =
-            Fleet { is_window: true, rate: 100_000, faults, ..Fleet::new(nodes, Pattern::Jumps) };
+            Fleet { is_window: true, rate: 30_000, faults, ..Fleet::new(nodes, Pattern::Jumps) };
         let report = is_within_the_bound(fleet);
         assert!(report.share_used > 0.85, "{fleet:?} {report:?}");
     }
