@@ -15,7 +15,7 @@ fn deep_nesting_is_an_error_and_overflows_no_stack() {
     let toml = format!("limits = {}{}", "[".repeat(8), "]".repeat(8));
     assert_eq!(error_of("toml", &toml), format!("1:17: {deep}"));
     for (open, close) in [("[", "]"), ("{\"a\": ", "}")] {
-        let count = 140_000;
+        let count = 100_000;
         let json = format!("{}1{}", open.repeat(count), close.repeat(count));
         let error = error_of("json", &json);
         assert!(error.ends_with(deep), "{error}");
@@ -24,16 +24,16 @@ fn deep_nesting_is_an_error_and_overflows_no_stack() {
                 || error_of("yaml", &json).ends_with(deep)
         );
     }
-    for text in ["[".repeat(500_000), "- ".repeat(500_000), "? ".repeat(500_000)] {
+    for text in ["[".repeat(100_000), "- ".repeat(100_000), "? ".repeat(100_000)] {
         error_of("yaml", &text);
         error_of("json", &text);
         error_of("toml", &text);
     }
     for text in [
-        format!("a = {}", "[".repeat(500_000)),
-        format!("{}a = 1", "a.".repeat(500_000)),
-        format!("[{}a]", "a.".repeat(500_000)),
-        format!("a = {}", "{a=".repeat(300_000)),
+        format!("a = {}", "[".repeat(100_000)),
+        format!("{}a = 1", "a.".repeat(100_000)),
+        format!("[{}a]", "a.".repeat(100_000)),
+        format!("a = {}", "{a=".repeat(100_000)),
     ] {
         error_of("toml", &text);
     }
@@ -60,28 +60,28 @@ fn a_bomb_of_aliases_is_an_error_at_its_first_alias() {
 
 #[test]
 fn a_file_that_is_wrong_throughout_is_told_in_part() {
-    let names: String = (0..60_000).map(|number| format!("f{number}: x, ")).collect();
+    let names: String = (0..10_000).map(|number| format!("f{number}: x, ")).collect();
     let text = format!("{{limits: {{a: 5 per hour}}, {names}}}");
     let error = error_of("yaml", &text);
     assert_eq!(error.lines().count(), 21, "{error}");
-    assert!(error.ends_with("\nand 59980 more like these"), "{error}");
+    assert!(error.ends_with("\nand 9980 more like these"), "{error}");
     let shown = Config::from_text("a.yaml", &text).unwrap_err().problems().count();
     assert_eq!(shown, 20);
-    let limits: String = (0..60_000).map(|number| format!("l{number}: 5, ")).collect();
+    let limits: String = (0..10_000).map(|number| format!("l{number}: 5, ")).collect();
     let error = error_of("yaml", &format!("{{limits: {{{limits}}}}}"));
-    assert!(error.ends_with("\nand 59980 more like these"), "{error}");
+    assert!(error.ends_with("\nand 9980 more like these"), "{error}");
 }
 
 #[test]
 fn many_limits_are_read() {
     let limits: String =
-        (0..20_000).map(|number| format!("l{number}: \"{number} per day\", ")).collect();
+        (0..5_000).map(|number| format!("l{number}: \"{number} per day\", ")).collect();
     let limits =
         format!("{{limits: {{{limits}last: \"5 per hour\"}}}}").replace("l0: \"0 per day\", ", "");
     for format in FORMATS {
         let config = config(&limits, format);
-        assert_eq!(config.limit("l19999").unwrap().quota().rate(), 19_999);
-        assert_eq!(config.all().count(), 20_000);
+        assert_eq!(config.limit("l4999").unwrap().quota().rate(), 4_999);
+        assert_eq!(config.all().count(), 5_000);
     }
 }
 
