@@ -59,8 +59,6 @@
 //! [`Rule::limit_with`](crate::Rule::limit_with).
 
 #[cfg(feature = "credentials")]
-mod api_key;
-#[cfg(feature = "credentials")]
 mod bearer;
 mod client_ip;
 #[cfg(feature = "credentials")]
@@ -79,10 +77,6 @@ mod matched_path;
 mod setup_warning;
 mod tuples;
 
-#[cfg(feature = "credentials")]
-pub use self::api_key::{ApiKey, api_key};
-#[cfg(feature = "credentials")]
-pub use self::bearer::{Bearer, bearer};
 pub use self::client_ip::{ClientIp, NetworkError, Networks, Proxies};
 #[cfg(feature = "credentials")]
 pub use self::cookie::{Cookie, cookie};
@@ -96,6 +90,8 @@ pub use self::head::Head;
 #[doc(hidden)]
 pub use self::header::ADDRESS_FIELDS;
 pub use self::header::{Header, header};
+#[cfg(feature = "credentials")]
+pub use self::header::{api_key, bearer};
 pub use self::key_error::KeyError;
 #[cfg(feature = "axum")]
 pub use self::matched_path::{MatchedPath, matched_path};

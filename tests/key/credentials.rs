@@ -141,6 +141,8 @@ fn an_api_key_is_sent_once_and_taken_verbatim() {
         assert!(!error.is_missing() && !error.is_empty(), "{error}");
         assert!(!error.to_string().contains("s3cret") && !error.to_string().contains("sss"));
     }
+    let folded = key.clone().ignore_case();
+    assert_eq!(extract(&folded, "x-api-key", &["S3CRET"]), found("s3cret"));
     assert!(extract(&key.max_len(1_025), "x-api-key", &["s".repeat(1_025)]).is_ok());
 }
 

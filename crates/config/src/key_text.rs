@@ -204,23 +204,13 @@ fn extractor(
             }
             let header = Header::new(name);
             let header = if options.ignores_case { header.ignore_case() } else { header };
-            Ok(match options.max_length {
-                Some(bytes) => Arc::new(header.max_len(bytes)),
-                None => Arc::new(header),
-            })
+            Ok(options.bound(header))
         }
         #[cfg(feature = "credentials")]
-        KeySource::BearerToken => Ok(match options.max_length {
-            Some(bytes) => Arc::new(tollgate::key::bearer().max_len(bytes)),
-            None => Arc::new(tollgate::key::bearer()),
-        }),
+        KeySource::BearerToken => Ok(options.bound(tollgate::key::bearer())),
         #[cfg(feature = "credentials")]
         KeySource::ApiKey => {
-            let api_key = tollgate::key::ApiKey::new(header_name(argument)?);
-            Ok(match options.max_length {
-                Some(bytes) => Arc::new(api_key.max_len(bytes)),
-                None => Arc::new(api_key),
-            })
+            Ok(options.bound(tollgate::key::api_key(header_name(argument)?.as_str())))
         }
         #[cfg(feature = "credentials")]
         KeySource::Cookie => match tollgate::key::Cookie::try_new(argument) {
@@ -272,6 +262,13 @@ impl Options {
             }
         }
         Ok(options)
+    }
+
+    fn bound(self, header: Header) -> Arc<dyn KeyExtractor> {
+        Arc::new(match self.max_length {
+            Some(bytes) => header.max_len(bytes),
+            None => header,
+        })
     }
 }
 
