@@ -1,8 +1,8 @@
 //! Keys from request extensions, which other layers insert.
 
 use std::any::type_name;
-use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use http::StatusCode;
 
@@ -11,12 +11,6 @@ use super::from_fn::IntoExtracted;
 use super::head::Head;
 use super::key_error::KeyError;
 use super::setup_warning::SetupWarning;
-
-/// Takes the key from a request extension; made by [`extension`].
-pub struct Extension<T, F> {
-    read: F,
-    source: PhantomData<fn(&T)>,
-}
 
 /// Takes the key from a request extension of type `T`, which an outer layer inserts.
 ///
@@ -62,13 +56,19 @@ pub struct Extension<T, F> {
 /// assert!(tenant.extract(&Head::new(&request)).unwrap_err().is_missing());
 /// ```
 #[doc(alias("jwt", "claim", "session"))]
-pub const fn extension<T, F, R>(read: F) -> Extension<T, F>
+pub fn extension<T, F, R>(read: F) -> impl KeyExtractor + Clone
 where
     T: Send + Sync + 'static,
     F: Fn(&T) -> R + Send + Sync + 'static,
     R: IntoExtracted,
 {
-    Extension { read, source: PhantomData }
+    Arc::new(Extension { read, source: PhantomData })
+}
+
+/// Takes the key from a request extension. It is not cloned, as the closure may not be.
+struct Extension<T, F> {
+    read: F,
+    source: PhantomData<fn(&T)>,
 }
 
 impl<T, F, R> KeyExtractor for Extension<T, F>
@@ -117,16 +117,4 @@ fn missing_extension<T: Send + Sync + 'static>(head: &Head<'_>) -> Option<SetupW
             type_name::<T>()
         ))
     })
-}
-
-impl<T, F: Clone> Clone for Extension<T, F> {
-    fn clone(&self) -> Self {
-        Self { read: self.read.clone(), source: PhantomData }
-    }
-}
-
-impl<T, F> fmt::Debug for Extension<T, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Extension<{}>", type_name::<T>())
-    }
 }

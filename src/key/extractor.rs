@@ -1,6 +1,5 @@
 //! The trait of key extractors, and the adapters of its methods.
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::head::Head;
@@ -137,11 +136,11 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// change its bucket by sending a malformed key. The keys of `other` are [marked as
     /// fallbacks](Key::fallback), so they never equal a key of this extractor.
     #[doc(alias = "fallback")]
-    fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
+    fn or<E: KeyExtractor>(self, other: E) -> impl KeyExtractor + Clone
     where
         Self: Sized,
     {
-        Or::new(self, other)
+        Arc::new(Or { first: self, second: other, first_error: OnceLock::new() })
     }
 
     /// Exempts the requests for which `is_exempt` returns true.
@@ -167,12 +166,12 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// # drop(but_for_internal_calls);
     /// ```
     #[doc(alias("skip", "exempt", "whitelist", "allowlist"))]
-    fn unless<P>(self, is_exempt: P) -> Unless<Self, P>
+    fn unless<P>(self, is_exempt: P) -> impl KeyExtractor + Clone
     where
         Self: Sized,
         P: Fn(&Head<'_>) -> bool + Send + Sync + 'static,
     {
-        Unless::new(self, is_exempt)
+        Arc::new(Unless { key: self, is_exempt })
     }
 
     /// Whether all requests get the same key, as with [`global`](super::global); false by default.
@@ -230,20 +229,13 @@ impl<K: Into<Key>> From<K> for Extracted {
     }
 }
 
-/// Takes the second key if the first is missing; made by [`KeyExtractor::or`].
-#[derive(Clone, Debug)]
-pub struct Or<A, B> {
+/// Takes the second key if the first is missing.
+struct Or<A, B> {
     first: A,
     second: B,
     /// The error of a misconfigured first key. It causes no refusal, since the second key takes its
     /// place, so it is only reported as a warning.
     first_error: OnceLock<KeyError>,
-}
-
-impl<A, B> Or<A, B> {
-    pub(super) const fn new(first: A, second: B) -> Self {
-        Self { first, second, first_error: OnceLock::new() }
-    }
 }
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
@@ -278,17 +270,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     }
 }
 
-/// Exempts the requests for which a predicate returns true; made by [`KeyExtractor::unless`].
-#[derive(Clone)]
-pub struct Unless<E, P> {
+/// Exempts the requests for which a predicate returns true.
+struct Unless<E, P> {
     key: E,
     is_exempt: P,
-}
-
-impl<E, P> Unless<E, P> {
-    pub(super) const fn new(key: E, is_exempt: P) -> Self {
-        Self { key, is_exempt }
-    }
 }
 
 impl<E, P> KeyExtractor for Unless<E, P>
@@ -309,11 +294,5 @@ where
 
     fn setup_warning(&self, head: &Head<'_>) -> Option<SetupWarning> {
         self.key.setup_warning(head)
-    }
-}
-
-impl<E: fmt::Debug, P> fmt::Debug for Unless<E, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unless").field("key", &self.key).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,6 @@
 //! Keys from closures.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -9,10 +8,6 @@ use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;
 use super::key_error::KeyError;
 use crate::backend::Key;
-
-/// Takes the key from a closure; made by [`from_fn`].
-#[derive(Clone, Copy)]
-pub struct FromFn<F>(F);
 
 /// Takes the key from a closure, which gets the head of the request.
 ///
@@ -41,13 +36,16 @@ pub struct FromFn<F>(F);
 /// # takes(but_for_health_checks);
 /// ```
 #[doc(alias("keyGenerator", "custom key"))]
-pub const fn from_fn<F, R>(read: F) -> FromFn<F>
+pub fn from_fn<F, R>(read: F) -> impl KeyExtractor + Clone
 where
     F: Fn(&Head<'_>) -> R + Send + Sync + 'static,
     R: IntoExtracted,
 {
-    FromFn(read)
+    Arc::new(FromFn(read))
 }
+
+/// Takes the key from a closure. It is not cloned, as the closure may not be.
+pub(crate) struct FromFn<F>(pub(crate) F);
 
 impl<F, R> KeyExtractor for FromFn<F>
 where
@@ -62,12 +60,6 @@ where
             )),
             extracted => extracted,
         }
-    }
-}
-
-impl<F> fmt::Debug for FromFn<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FromFn(..)")
     }
 }
 

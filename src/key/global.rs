@@ -1,14 +1,11 @@
 //! One key for all requests.
 
+use std::fmt;
+
 use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;
 use super::key_error::KeyError;
 use crate::backend::Key;
-
-/// Gives all requests the same key; made by [`global`].
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct Global;
 
 /// Gives all requests the same key, and so one bucket.
 ///
@@ -25,9 +22,12 @@ pub struct Global;
 /// ```
 #[doc(alias = "GlobalKeyExtractor")]
 #[must_use]
-pub const fn global() -> Global {
+pub const fn global() -> impl KeyExtractor + Copy + fmt::Debug {
     Global
 }
+
+#[derive(Clone, Copy, Debug)]
+struct Global;
 
 impl KeyExtractor for Global {
     fn extract(&self, _: &Head<'_>) -> Result<Extracted, KeyError> {

@@ -1,16 +1,13 @@
 //! Keys from the route that a request matched.
 
+use std::fmt;
+
 use http::StatusCode;
 
 use super::extractor::{Extracted, KeyExtractor};
 use super::head::Head;
 use super::key_error::KeyError;
 use crate::backend::Key;
-
-/// Takes the route that axum matched as the key; made by [`matched_path`].
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct MatchedPath;
 
 /// Takes the route that axum matched as the key: `/users/{id}`, not `/users/7`.
 ///
@@ -31,9 +28,12 @@ pub struct MatchedPath;
 /// # drop(app);
 /// ```
 #[must_use]
-pub const fn matched_path() -> MatchedPath {
+pub const fn matched_path() -> impl KeyExtractor + Copy + fmt::Debug {
     MatchedPath
 }
+
+#[derive(Clone, Copy, Debug)]
+struct MatchedPath;
 
 impl KeyExtractor for MatchedPath {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {

@@ -82,10 +82,11 @@ pub use self::client_ip::{ClientIp, NetworkError, Networks, Proxies};
 pub use self::cookie::{Cookie, cookie};
 #[cfg(feature = "credentials")]
 pub use self::digest::digest;
-pub use self::extension::{Extension, extension};
-pub use self::extractor::{Extracted, KeyExtractor, Or, Unless};
-pub use self::from_fn::{FromFn, IntoExtracted, from_fn};
-pub use self::global::{Global, global};
+pub use self::extension::extension;
+pub use self::extractor::{Extracted, KeyExtractor};
+pub(crate) use self::from_fn::FromFn;
+pub use self::from_fn::{IntoExtracted, from_fn};
+pub use self::global::global;
 pub use self::head::Head;
 #[doc(hidden)]
 pub use self::header::ADDRESS_FIELDS;
@@ -94,7 +95,7 @@ pub use self::header::{Header, header};
 pub use self::header::{api_key, bearer};
 pub use self::key_error::KeyError;
 #[cfg(feature = "axum")]
-pub use self::matched_path::{MatchedPath, matched_path};
+pub use self::matched_path::matched_path;
 pub(crate) use self::setup_warning::Beside;
 pub use self::setup_warning::SetupWarning;
 pub use crate::backend::Key;

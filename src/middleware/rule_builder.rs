@@ -7,7 +7,7 @@ use http::Method;
 
 use super::rule::{ChosenLimit, RequestCost, Rule};
 use super::{MissingKey, Portion, ResponseHead};
-use crate::key::{Head, IntoExtracted, KeyExtractor, from_fn};
+use crate::key::{FromFn, Head, IntoExtracted, KeyExtractor};
 use crate::limiter::{BlockAfter, Limit};
 use crate::quota::tokens_of;
 
@@ -69,7 +69,7 @@ impl Rule {
         self,
         key: impl Fn(&Head<'_>) -> K + Send + Sync + 'static,
     ) -> Self {
-        self.key(from_fn(key))
+        self.key(FromFn(key))
     }
 
     /// Sets the tokens that each request takes; 1 by default.
