@@ -1,7 +1,7 @@
 //! Keys from cookies.
 
 use std::sync::Arc;
-use std::{iter, mem};
+use std::{fmt, iter, mem};
 
 use http::header::COOKIE;
 
@@ -10,12 +10,6 @@ use super::extractor::{Extracted, KeyExtractor};
 use super::head::{Head, trim};
 use super::key_error::KeyError;
 use crate::backend::Key;
-
-/// Takes the digest of a cookie as the key; made by [`cookie`].
-#[derive(Clone, Debug)]
-pub struct Cookie {
-    name: Arc<str>,
-}
 
 /// Takes the digest of a cookie as the key, such as of the id of a session.
 ///
@@ -38,7 +32,8 @@ pub struct Cookie {
 ///
 /// # Panics
 ///
-/// If `name` is not a valid name of a cookie (a token of RFC 9110, section 5.6.2).
+/// If `name` is not a valid name of a cookie (a token of RFC 9110, section 5.6.2). [`try_cookie`]
+/// returns `None` instead.
 ///
 /// # Examples
 ///
@@ -52,8 +47,8 @@ pub struct Cookie {
 #[doc(alias = "session")]
 #[must_use]
 #[track_caller]
-pub fn cookie(name: &str) -> Cookie {
-    match Cookie::try_new(name) {
+pub fn cookie(name: &str) -> impl KeyExtractor + Clone + fmt::Debug + use<> {
+    match try_cookie(name) {
         Some(cookie) => cookie,
         None => panic!(
             "{name:?} is not the name of a cookie (use letters, digits, hyphens and underscores)"
@@ -61,15 +56,26 @@ pub fn cookie(name: &str) -> Cookie {
     }
 }
 
-impl Cookie {
-    /// Makes an extractor of the cookie of a name that is only known at run time; `None` if no cookie
-    /// can have it.
-    #[must_use]
-    pub fn try_new(name: &str) -> Option<Self> {
-        let is_in = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        let is_name = !name.is_empty() && name.bytes().all(is_in);
-        is_name.then(|| Self { name: name.into() })
-    }
+/// As [`cookie`], of a name that is only known at run time; `None` if no cookie can have it.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key;
+///
+/// assert!(key::try_cookie("session").is_some());
+/// assert!(key::try_cookie("my session").is_none());
+/// ```
+#[must_use]
+pub fn try_cookie(name: &str) -> Option<impl KeyExtractor + Clone + fmt::Debug + use<>> {
+    let is_in = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_name = !name.is_empty() && name.bytes().all(is_in);
+    is_name.then(|| Cookie { name: name.into() })
+}
+
+#[derive(Clone, Debug)]
+struct Cookie {
+    name: Arc<str>,
 }
 
 /// More than any browser sends, and few enough to be read in microseconds.

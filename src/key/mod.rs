@@ -79,7 +79,7 @@ mod tuples;
 
 pub use self::client_ip::{ClientIp, NetworkError, Networks, Proxies};
 #[cfg(feature = "credentials")]
-pub use self::cookie::{Cookie, cookie};
+pub use self::cookie::{cookie, try_cookie};
 #[cfg(feature = "credentials")]
 pub use self::digest::digest;
 pub use self::extension::extension;

@@ -213,7 +213,7 @@ fn extractor(
             Ok(options.bound(tollgate::key::api_key(header_name(argument)?.as_str())))
         }
         #[cfg(feature = "credentials")]
-        KeySource::Cookie => match tollgate::key::Cookie::try_new(argument) {
+        KeySource::Cookie => match tollgate::key::try_cookie(argument) {
             Some(cookie) => Ok(Arc::new(cookie)),
             None => Err(format!("`{}` is not the name of a cookie", excerpt(argument))),
         },
