@@ -19,19 +19,14 @@ use crate::fields;
 /// Runs an extractor of axum on each request, and keeps its result; made by [`extract`] and
 /// [`extract_body`](super::extract_body()).
 ///
-/// `P` is the part of the request that the extractor reads.
-pub struct ExtractLayer<E, S, F, P = HeadOnly> {
+/// `B` is a number if the extractor reads the body: the most bytes of one.
+pub struct ExtractLayer<E, S, F, B = ()> {
     pub(super) keep: F,
     pub(super) state: S,
     pub(super) on_rejection: OnRejection,
-    pub(super) part: P,
+    pub(super) max_bytes: B,
     pub(super) extractor: PhantomData<fn() -> E>,
 }
-
-/// The extractor reads the head of a request, and no body; see [`extract`].
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct HeadOnly;
 
 /// What happens to a request that the extractor has rejected.
 #[derive(Clone, Copy, Debug)]
@@ -100,21 +95,21 @@ where
         keep,
         state: (),
         on_rejection: OnRejection::Respond,
-        part: HeadOnly,
+        max_bytes: (),
         extractor: PhantomData,
     }
 }
 
-impl<E, F, P> ExtractLayer<E, (), F, P> {
+impl<E, F, B> ExtractLayer<E, (), F, B> {
     /// Sets the state of the extractor; `()` by default.
     #[must_use]
-    pub fn state<S>(self, state: S) -> ExtractLayer<E, S, F, P> {
-        let Self { keep, on_rejection, part, .. } = self;
-        ExtractLayer { keep, state, on_rejection, part, extractor: PhantomData }
+    pub fn state<S>(self, state: S) -> ExtractLayer<E, S, F, B> {
+        let Self { keep, on_rejection, max_bytes, .. } = self;
+        ExtractLayer { keep, state, on_rejection, max_bytes, extractor: PhantomData }
     }
 }
 
-impl<E, S, F, P> ExtractLayer<E, S, F, P> {
+impl<E, S, F, B> ExtractLayer<E, S, F, B> {
     /// Lets requests pass that the extractor rejects, without a value.
     #[must_use]
     pub fn optional(mut self) -> Self {
@@ -123,44 +118,44 @@ impl<E, S, F, P> ExtractLayer<E, S, F, P> {
     }
 }
 
-impl<I, E, S: Clone, F: Clone, P: Clone> Layer<I> for ExtractLayer<E, S, F, P> {
-    type Service = Extract<I, E, S, F, P>;
+impl<I, E, S: Clone, F: Clone, B: Copy> Layer<I> for ExtractLayer<E, S, F, B> {
+    type Service = Extract<I, E, S, F, B>;
 
     fn layer(&self, inner: I) -> Self::Service {
         Extract { inner, layer: self.clone() }
     }
 }
 
-impl<E, S: Clone, F: Clone, P: Clone> Clone for ExtractLayer<E, S, F, P> {
+impl<E, S: Clone, F: Clone, B: Copy> Clone for ExtractLayer<E, S, F, B> {
     fn clone(&self) -> Self {
-        let Self { keep, state, on_rejection, part, .. } = self;
+        let Self { keep, state, on_rejection, max_bytes, .. } = self;
         Self {
             keep: keep.clone(),
             state: state.clone(),
             on_rejection: *on_rejection,
-            part: part.clone(),
+            max_bytes: *max_bytes,
             extractor: PhantomData,
         }
     }
 }
 
-impl<E, S, F, P: fmt::Debug> fmt::Debug for ExtractLayer<E, S, F, P> {
+impl<E, S, F, B: fmt::Debug> fmt::Debug for ExtractLayer<E, S, F, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExtractLayer")
             .field("extractor", &format_args!("{}", type_name::<E>()))
             .field("on_rejection", &self.on_rejection)
-            .field("part", &self.part)
+            .field("max_bytes", &self.max_bytes)
             .finish_non_exhaustive()
     }
 }
 
 /// Runs an axum extractor before `I`; made by [`ExtractLayer`].
-pub struct Extract<I, E, S, F, P = HeadOnly> {
+pub struct Extract<I, E, S, F, B = ()> {
     pub(super) inner: I,
-    pub(super) layer: ExtractLayer<E, S, F, P>,
+    pub(super) layer: ExtractLayer<E, S, F, B>,
 }
 
-impl<I, E, S, F, P> Extract<I, E, S, F, P> {
+impl<I, E, S, F, B> Extract<I, E, S, F, B> {
     /// The inner service.
     #[must_use]
     pub const fn get_ref(&self) -> &I {
@@ -191,19 +186,19 @@ where
 {
     type Response = Response;
     type Error = I::Error;
-    type Future = ExtractFuture<I::Error>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, I::Error>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> ExtractFuture<I::Error> {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         // `poll_ready` readied this very service, so the future must own it; the clone left behind
         // will be readied before its own first call.
         let clone = self.inner.clone();
         let mut ready = mem::replace(&mut self.inner, clone);
         let ExtractLayer { keep, state, on_rejection, .. } = self.layer.clone();
-        ExtractFuture(Box::pin(async move {
+        Box::pin(async move {
             let (mut parts, body) = request.into_parts();
             match (E::from_request_parts(&mut parts, &state).await, on_rejection) {
                 (Ok(found), _) => drop(parts.extensions.insert(keep(found))),
@@ -214,7 +209,7 @@ where
             }
             let response = ready.call(Request::from_parts(parts, body)).await?;
             Ok(response.into_response())
-        }))
+        })
     }
 }
 
@@ -228,34 +223,14 @@ pub(super) fn omit_body_for_head(method: &Method, mut rejection: Response) -> Re
     rejection
 }
 
-impl<I: Clone, E, S: Clone, F: Clone, P: Clone> Clone for Extract<I, E, S, F, P> {
+impl<I: Clone, E, S: Clone, F: Clone, B: Copy> Clone for Extract<I, E, S, F, B> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), layer: self.layer.clone() }
     }
 }
 
-impl<I: fmt::Debug, E, S, F, P: fmt::Debug> fmt::Debug for Extract<I, E, S, F, P> {
+impl<I: fmt::Debug, E, S, F, B: fmt::Debug> fmt::Debug for Extract<I, E, S, F, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Extract").field("inner", &self.inner).field("layer", &self.layer).finish()
-    }
-}
-
-/// The future of [`Extract`]: runs the extractor, then the inner service.
-///
-/// It is boxed, since the future of an extractor has no name. Dropping it drops the request with its
-/// body, or the future of the inner service.
-pub struct ExtractFuture<E>(pub(super) Pin<Box<dyn Future<Output = Result<Response, E>> + Send>>);
-
-impl<E> Future for ExtractFuture<E> {
-    type Output = Result<Response, E>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
-    }
-}
-
-impl<E> fmt::Debug for ExtractFuture<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExtractFuture").finish_non_exhaustive()
     }
 }

@@ -15,14 +15,8 @@ use http_body::Frame;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::extract::{Extract, ExtractFuture, ExtractLayer, OnRejection, omit_body_for_head};
+use super::extract::{Extract, ExtractLayer, OnRejection, omit_body_for_head};
 use crate::middleware::{BufferError, buffer};
-
-/// The extractor reads the head and the body of a request; see [`extract_body`].
-#[derive(Clone, Copy, Debug)]
-pub struct WholeBody {
-    max_bytes: usize,
-}
 
 /// Reads the body of each request into memory, up to `max_bytes`, runs the axum extractor `E` on a
 /// copy of the request, and keeps its result as a request extension.
@@ -116,7 +110,7 @@ pub struct WholeBody {
 /// let read = extract_body(64 * 1024, |Json(mail): Json<Mail>| mail);
 /// # drop((limit, read));
 /// ```
-pub const fn extract_body<E, T, F>(max_bytes: usize, keep: F) -> ExtractLayer<E, (), F, WholeBody>
+pub const fn extract_body<E, T, F>(max_bytes: usize, keep: F) -> ExtractLayer<E, (), F, usize>
 where
     F: Fn(E) -> T + Clone,
     T: Clone + Send + Sync + 'static,
@@ -125,12 +119,12 @@ where
         keep,
         state: (),
         on_rejection: OnRejection::Respond,
-        part: WholeBody { max_bytes },
+        max_bytes,
         extractor: PhantomData,
     }
 }
 
-impl<I, E, S, F, T, B> Service<Request<B>> for Extract<I, E, S, F, WholeBody>
+impl<I, E, S, F, T, B> Service<Request<B>> for Extract<I, E, S, F, usize>
 where
     I: Service<Request<Body>, Response: IntoResponse, Future: Send> + Clone + Send + 'static,
     E: FromRequest<S> + 'static,
@@ -141,19 +135,19 @@ where
 {
     type Response = Response;
     type Error = I::Error;
-    type Future = ExtractFuture<I::Error>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, I::Error>> + Send>>;
 
     /// Always ready: the inner service is made ready when the body is there.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> ExtractFuture<I::Error> {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let mut inner = self.inner.clone();
-        let ExtractLayer { keep, state, on_rejection, part, .. } = self.layer.clone();
-        ExtractFuture(Box::pin(async move {
+        let ExtractLayer { keep, state, on_rejection, max_bytes, .. } = self.layer.clone();
+        Box::pin(async move {
             let (mut parts, body) = request.into_parts();
-            let body = match buffer(body, part.max_bytes).await.map_err(boxed) {
+            let body = match buffer(body, max_bytes).await.map_err(boxed) {
                 Ok(body) => body,
                 Err(error) => {
                     return Ok(omit_body_for_head(&parts.method, unread(error).await));
@@ -172,7 +166,7 @@ where
             poll_fn(|cx| inner.poll_ready(cx)).await?;
             let response = inner.call(Request::from_parts(parts, Body::new(body))).await?;
             Ok(response.into_response())
-        }))
+        })
     }
 }
 

@@ -85,8 +85,8 @@ mod remaining;
 mod response;
 mod route;
 
-pub use self::extract::{Extract, ExtractFuture, ExtractLayer, HeadOnly, extract};
-pub use self::extract_body::{WholeBody, extract_body};
+pub use self::extract::{Extract, ExtractLayer, extract};
+pub use self::extract_body::extract_body;
 pub use self::predictor::{PREDICTOR, predictor};
 pub use self::remaining::{RemainingHandler, remaining};
 pub use self::route::RateLimitExt;
