@@ -88,5 +88,5 @@ mod route;
 pub use self::extract::{Extract, ExtractLayer, extract};
 pub use self::extract_body::extract_body;
 pub use self::predictor::{PREDICTOR, predictor};
-pub use self::remaining::{RemainingHandler, remaining};
+pub use self::remaining::remaining;
 pub use self::route::RateLimitExt;

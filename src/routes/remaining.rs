@@ -5,7 +5,6 @@ use std::pin::Pin;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::handler::Handler;
 use axum::response::Response;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -96,31 +95,23 @@ use crate::quota::{Kind, Quota};
 /// # drop(service);
 /// ```
 #[doc(alias("limits", "left", "status"))]
-#[must_use]
-pub fn remaining<N>(layer: &RateLimitLayer<N>) -> RemainingHandler {
-    RemainingHandler { limits: LayerView::new(layer) }
-}
-
-/// A handler that tells clients what they have left; made by [`remaining`].
-#[derive(Clone, Debug)]
-pub struct RemainingHandler {
-    limits: LayerView,
-}
-
-impl<S: Send + Sync + 'static> Handler<(), S> for RemainingHandler {
-    type Future = Pin<Box<dyn Future<Output = Response> + Send>>;
-
-    fn call(self, request: Request, _: S) -> Self::Future {
+pub fn remaining<N>(
+    layer: &RateLimitLayer<N>,
+) -> impl FnOnce(Request) -> BoxedResponse + Clone + Send + Sync + 'static + use<N> {
+    let limits = LayerView::new(layer);
+    move |request| {
         Box::pin(async move {
             // The body is dropped: it is not needed, and no reference to it can be sent.
             let (parts, _) = request.into_parts();
-            match self.limits.look(&Head::from(&parts)).await {
+            match limits.look(&Head::from(&parts)).await {
                 Ok(outlooks) => respond(&outlooks),
                 Err(response) => response.map(Body::from),
             }
         })
     }
 }
+
+type BoxedResponse = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 fn respond(outlooks: &[Outlook]) -> Response {
     let mut response = Response::new(Body::from(to_json(outlooks)));
