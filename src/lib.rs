@@ -87,7 +87,6 @@
 //! | `middleware` | the tower layer, keys, header fields | yes |
 //! | `axum` | limits on routes, [`RateLimited`] as a response | yes |
 //! | `quanta` | reads the CPU's time-stamp counter: about 3 times faster than the system clock | yes |
-//! | `throttle` | streams, sinks and bodies that wait for a limit | yes |
 //! | `tracing` | log events: refusals, missing keys, a store that fails; an observer for spans | yes |
 //! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
 //! | `calendar` | windows that begin with the day, week or month of a time zone | no |
@@ -100,7 +99,7 @@
 // Links to what a left out feature would add are then plain text. The build with all features, which
 // is the one that is published, still finds links that lead nowhere.
 #![cfg_attr(
-    not(all(feature = "axum", feature = "credentials", feature = "memory", feature = "throttle")),
+    not(all(feature = "axum", feature = "credentials", feature = "memory")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 
@@ -130,7 +129,6 @@ pub mod observe;
 pub mod quota;
 #[cfg(feature = "axum")]
 pub mod routes;
-#[cfg(feature = "throttle")]
 pub mod throttle;
 
 pub use self::backend::Key;

@@ -26,7 +26,6 @@ pages! {
     layers: "layers.md",
     several_limits: "several-limits.md",
     queueing: "queueing.md",
-    #[cfg(feature = "throttle")]
     streams: "streams.md",
     by_response: "by-response.md",
     #[cfg(not(doctest))]

@@ -7,7 +7,7 @@ use super::layer;
 use super::read::{Token, room, sources, text, tokens};
 
 /// The features that add to rooms above `limiter` only.
-const FEATURES: [&str; 4] = ["middleware", "axum", "throttle", "credentials"];
+const FEATURES: [&str; 3] = ["middleware", "axum", "credentials"];
 
 #[test]
 fn rooms_do_not_know_the_features_of_higher_ones() {
@@ -50,7 +50,7 @@ fn features_of_higher_rooms_are_reported() {
         ),
         ("clock/mod.rs", "#![cfg_attr(feature = \"credentials\", warn(x))]", "credentials"),
         ("quota/mod.rs", "#[cfg(any(test, feature = \"axum\"))] mod m;", "axum"),
-        ("algebra/mod.rs", "#[cfg(all(unix, feature = \"throttle\"))] mod m;", "throttle"),
+        ("algebra/mod.rs", "#[cfg(all(unix, feature = \"axum\"))] mod m;", "axum"),
     ] {
         let fault =
             format!("src/{file}:1: the feature `{feature}` belongs to rooms above `limiter`");

@@ -19,7 +19,7 @@ const EXCEPTIONS: [Exception; 7] = [
     Exception {
         name: "RateLimiter",
         folder: "throttle",
-        reason: "`limiter.throttle(..)` is there with the feature `throttle` only",
+        reason: "`limiter.throttle(..)` makes what the limiter itself does not know",
     },
     Exception { name: "RateLimited", folder: "routes", reason: AXUM },
     Exception { name: "Permit", folder: "routes", reason: AXUM },

@@ -3,7 +3,7 @@
 //! Time is the runtime's and stands still while anything can run, so instants are exact whatever the
 //! machine does, over real connections as well.
 
-#![cfg(all(feature = "memory", feature = "axum", feature = "throttle"))]
+#![cfg(all(feature = "memory", feature = "axum"))]
 
 mod bodies;
 mod connections;

@@ -33,7 +33,6 @@ mod restart;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/spaced_jobs.rs"]
 mod spaced_jobs;
-#[cfg(feature = "throttle")]
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/streaming.rs"]
 mod streaming;
@@ -43,7 +42,6 @@ mod tenants;
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/webhooks.rs"]
 mod webhooks;
-#[cfg(feature = "throttle")]
 #[allow(dead_code, reason = "tests drive the parts, not `main`")]
 #[path = "../../examples/websocket.rs"]
 mod websocket;
@@ -418,7 +416,6 @@ async fn spaced_jobs_run_at_exactly_even_distances() {
     }
 }
 
-#[cfg(feature = "throttle")]
 #[tokio::test(start_paused = true)]
 async fn streaming_sends_and_reads_its_bytes_evenly() {
     let server = serve(streaming::app(paused())).await;
@@ -467,7 +464,6 @@ async fn tenants_have_the_numbers_of_their_plan_and_share_a_limit() {
     assert_eq!(ask("c", "free").await.0, 200);
 }
 
-#[cfg(feature = "throttle")]
 #[tokio::test(start_paused = true)]
 async fn websocket_answers_three_messages_at_once_and_the_others_evenly() {
     let server = serve(websocket::app(paused())).await;
