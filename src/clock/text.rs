@@ -48,7 +48,7 @@ impl FromStr for Timestamp {
     type Err = TimestampError;
 
     fn from_str(text: &str) -> Result<Self, TimestampError> {
-        parse(text).ok_or_else(|| TimestampError::text(excerpt(text)))
+        parse(text).ok_or_else(|| TimestampError { text: excerpt(text) })
     }
 }
 

@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// assert_eq!(time.to_string(), "2026-01-31T12:00:00Z");
 ///
 /// let system = SystemTime::from(time);
-/// assert_eq!(Timestamp::try_from(system)?, time);
+/// assert_eq!(Timestamp::from(system), time);
 /// # Ok::<(), tollgate::clock::TimestampError>(())
 /// ```
 #[doc(alias("rfc3339", "to_rfc3339"))]
@@ -136,15 +136,10 @@ impl From<Timestamp> for SystemTime {
     }
 }
 
-/// Rounds down to the microsecond.
-///
-/// # Errors
-///
-/// If the time is more than 292,000 years from the Unix epoch.
-impl TryFrom<SystemTime> for Timestamp {
-    type Error = TimestampError;
-
-    fn try_from(time: SystemTime) -> Result<Self, TimestampError> {
+/// Rounds down to the microsecond. A time more than 292,000 years from the Unix epoch is the last
+/// instant, or the first.
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
         // In 128 bits, no distance between two times overflows.
         let signed = |micros: u128| i128::try_from(micros).unwrap_or(i128::MAX);
         let micros = match time.duration_since(UNIX_EPOCH) {
@@ -152,11 +147,12 @@ impl TryFrom<SystemTime> for Timestamp {
             // Down is away from the epoch here.
             Err(before) => signed(before.duration().as_nanos().div_ceil(1_000)).saturating_neg(),
         };
-        i64::try_from(micros).map(Self).map_err(|_| TimestampError(TimestampProblem::TooFar))
+        let end = if micros < 0 { i64::MIN } else { i64::MAX };
+        Self(i64::try_from(micros).unwrap_or(end))
     }
 }
 
-/// The error of a text or a time that is not a [`Timestamp`].
+/// The error of a text that is not a [`Timestamp`].
 ///
 /// # Examples
 ///
@@ -167,33 +163,19 @@ impl TryFrom<SystemTime> for Timestamp {
 /// assert!(error.to_string().starts_with("`2026-01-31 12:00` is not a time in UTC"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TimestampError(TimestampProblem);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum TimestampProblem {
+pub struct TimestampError {
     /// The text, cut to a readable length.
-    Text(Box<str>),
-    TooFar,
-}
-
-impl TimestampError {
-    pub(super) const fn text(excerpt: Box<str>) -> Self {
-        Self(TimestampProblem::Text(excerpt))
-    }
+    pub(super) text: Box<str>,
 }
 
 impl fmt::Display for TimestampError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            TimestampProblem::Text(text) => write!(
-                f,
-                "`{text}` is not a time in UTC (write it as `2026-01-31T12:00:00Z`, with at most 6 \
-                 digits after the second, or as `@` and microseconds since 1970)"
-            ),
-            TimestampProblem::TooFar => f.write_str(
-                "the time is beyond what a timestamp counts (use one within 292,000 years of 1970)",
-            ),
-        }
+        write!(
+            f,
+            "`{}` is not a time in UTC (write it as `2026-01-31T12:00:00Z`, with at most 6 digits \
+             after the second, or as `@` and microseconds since 1970)",
+            self.text
+        )
     }
 }
 
@@ -219,7 +201,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_timestamp_comes_back_from_each_of_its_forms(time in timestamps()) {
-            prop_assert_eq!(Timestamp::try_from(SystemTime::from(time)), Ok(time));
+            prop_assert_eq!(Timestamp::from(SystemTime::from(time)), time);
             prop_assert_eq!(time.to_string().parse(), Ok(time));
             let seconds = Timestamp::from_unix_seconds(time.as_unix_seconds());
             let is_first = time.as_micros() < i64::MIN + 1_000_000;
@@ -236,21 +218,17 @@ mod tests {
     #[test]
     fn a_time_of_the_system_is_rounded_down() {
         let nanos = Duration::from_nanos;
-        let at = |time: Option<SystemTime>| Timestamp::try_from(time.unwrap()).unwrap().as_micros();
+        let at = |time: Option<SystemTime>| Timestamp::from(time.unwrap()).as_micros();
         assert_eq!(at(UNIX_EPOCH.checked_add(nanos(1_999))), 1);
         assert_eq!(at(UNIX_EPOCH.checked_sub(nanos(1))), -1);
         assert_eq!(at(UNIX_EPOCH.checked_sub(nanos(1_001))), -2);
     }
 
     #[test]
-    fn a_time_that_is_too_far_is_an_error_that_says_so() {
+    fn a_time_that_is_too_far_is_the_last_instant_or_the_first() {
         let far = Duration::from_micros(u64::MAX);
-        for time in [UNIX_EPOCH.checked_add(far), UNIX_EPOCH.checked_sub(far)] {
-            let error = Timestamp::try_from(time.unwrap()).unwrap_err();
-            assert_eq!(
-                error.to_string(),
-                "the time is beyond what a timestamp counts (use one within 292,000 years of 1970)"
-            );
-        }
+        let at = |time: Option<SystemTime>| Timestamp::from(time.unwrap()).as_micros();
+        assert_eq!(at(UNIX_EPOCH.checked_add(far)), i64::MAX);
+        assert_eq!(at(UNIX_EPOCH.checked_sub(far)), i64::MIN);
     }
 }
