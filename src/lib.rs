@@ -135,7 +135,7 @@ pub use self::backend::Key;
 #[cfg(test)]
 #[allow(unused_imports, reason = "for the macro of the suite, which few stores use here")]
 pub(crate) use self::backend::conformance::suite;
-pub use self::clock::Timestamp;
+pub use self::clock::{ParseError, Timestamp};
 #[cfg(feature = "middleware")]
 pub use self::key::{Head, KeyExtractor};
 pub use self::limiter::{

@@ -118,7 +118,6 @@ pub use self::deny_cache::DenyCache;
 pub use self::error::BackendError;
 pub use self::fallback::Fallback;
 pub use self::key::Key;
-pub use self::key_text::KeyTextError;
 pub(crate) use self::limit_head::LimitHead;
 pub use self::lines::Lines;
 #[cfg(feature = "memory")]

@@ -35,6 +35,7 @@
 #[cfg(feature = "quanta")]
 mod counter;
 mod machine;
+mod parse_error;
 #[cfg(feature = "quanta")]
 mod processor;
 #[cfg(feature = "serde")]
@@ -51,11 +52,12 @@ use std::time::Duration;
 use self::counter::Counter;
 pub(crate) use self::machine::machine_time;
 use self::machine::{Followed, Machine, Nanos};
+pub use self::parse_error::ParseError;
 #[cfg(feature = "quanta")]
 use self::processor::Processor;
 #[doc(hidden)]
 pub use self::text::excerpt;
-pub use self::timestamp::{Timestamp, TimestampError};
+pub use self::timestamp::Timestamp;
 
 /// A source of time for a store in this process.
 ///

@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::UNIX_EPOCH;
 
-use super::timestamp::{Timestamp, TimestampError};
+use super::parse_error::ParseError;
+use super::timestamp::Timestamp;
 
 /// Shows the date and time in UTC by RFC 3339, in whole seconds or with six digits after them.
 ///
@@ -45,10 +46,16 @@ impl fmt::Display for Timestamp {
 ///
 /// If the text is anything else, such as a time with an offset from UTC.
 impl FromStr for Timestamp {
-    type Err = TimestampError;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, TimestampError> {
-        parse(text).ok_or_else(|| TimestampError { text: excerpt(text) })
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        parse(text).ok_or_else(|| {
+            ParseError::new(format!(
+                "`{}` is not a time in UTC (write it as `2026-01-31T12:00:00Z`, with at most 6 \
+                 digits after the second, or as `@` and microseconds since 1970)",
+                excerpt(text)
+            ))
+        })
     }
 }
 

@@ -1,6 +1,5 @@
 //! Instants, and their conversions.
 
-use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// An instant: a whole number of microseconds since the Unix epoch.
@@ -28,7 +27,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 ///
 /// let system = SystemTime::from(time);
 /// assert_eq!(Timestamp::from(system), time);
-/// # Ok::<(), tollgate::clock::TimestampError>(())
+/// # Ok::<(), tollgate::ParseError>(())
 /// ```
 #[doc(alias("rfc3339", "to_rfc3339"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -151,35 +150,6 @@ impl From<SystemTime> for Timestamp {
         Self(i64::try_from(micros).unwrap_or(end))
     }
 }
-
-/// The error of a text that is not a [`Timestamp`].
-///
-/// # Examples
-///
-/// ```
-/// use tollgate::Timestamp;
-///
-/// let error = "2026-01-31 12:00".parse::<Timestamp>().unwrap_err();
-/// assert!(error.to_string().starts_with("`2026-01-31 12:00` is not a time in UTC"));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TimestampError {
-    /// The text, cut to a readable length.
-    pub(super) text: Box<str>,
-}
-
-impl fmt::Display for TimestampError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is not a time in UTC (write it as `2026-01-31T12:00:00Z`, with at most 6 digits \
-             after the second, or as `@` and microseconds since 1970)",
-            self.text
-        )
-    }
-}
-
-impl std::error::Error for TimestampError {}
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 

@@ -77,7 +77,7 @@ mod matched_path;
 mod setup_warning;
 mod tuples;
 
-pub use self::client_ip::{ClientIp, NetworkError, Networks, Proxies};
+pub use self::client_ip::{ClientIp, Networks, Proxies};
 #[cfg(feature = "credentials")]
 pub use self::cookie::{cookie, try_cookie};
 #[cfg(feature = "credentials")]

@@ -17,7 +17,7 @@
 //! let from_text: Quota = "10 per minute, capacity 20".parse()?;
 //! assert_eq!(from_text, MESSAGES);
 //! # drop(EXPORTS);
-//! # Ok::<(), tollgate::quota::ParseQuotaError>(())
+//! # Ok::<(), tollgate::ParseError>(())
 //! ```
 
 #![deny(clippy::arithmetic_side_effects, clippy::as_conversions)]
@@ -53,7 +53,6 @@ pub use self::no_calendar::Calendar;
 #[doc(hidden)]
 pub use self::period::parse as parse_period;
 pub(crate) use self::scale::Scale;
-pub use self::text::ParseQuotaError;
 pub use self::units::MAX_UNITS;
 pub(crate) use self::units::tokens_of;
 pub(crate) use self::window_start::WindowStart;
@@ -142,7 +141,7 @@ pub enum Kind {
 ///
 /// let window: Quota = "fixed window: 40_000 per 1h 30m, shards 4".parse()?;
 /// assert_eq!(window.to_string(), "fixed window: 40000 per 90 minutes, shards 4");
-/// # Ok::<(), tollgate::quota::ParseQuotaError>(())
+/// # Ok::<(), tollgate::ParseError>(())
 /// ```
 ///
 /// [which numbers]: crate::_guide::choosing#never-more-than-n-in-any-time

@@ -8,17 +8,9 @@ use super::period::{self, Period};
 use super::scale::gcd;
 use super::window_start::{FIRST_USE, WindowStart};
 use super::{Calendar, Kind, Quota, QuotaError};
-use crate::clock::excerpt;
+use crate::clock::{ParseError, excerpt};
 
-/// The error of a text that is not a quota. The message quotes the text and says what was expected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseQuotaError {
-    /// The text, cut to a readable length.
-    text: Box<str>,
-    problem: ParseProblem,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is wrong with a text that is not a quota.
 enum ParseProblem {
     Kind(Box<str>),
     /// Requests in flight as a token bucket or a fixed window.
@@ -52,10 +44,12 @@ enum ParseProblem {
 }
 
 impl FromStr for Quota {
-    type Err = ParseQuotaError;
+    type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse(text).map_err(|problem| ParseQuotaError { text: excerpt(text), problem })
+        parse(text).map_err(|problem| {
+            ParseError::new(format!("`{}` is not a quota: {problem}", excerpt(text)))
+        })
     }
 }
 
@@ -287,10 +281,9 @@ impl fmt::Display for Quota {
     }
 }
 
-impl fmt::Display for ParseQuotaError {
+impl fmt::Display for ParseProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not a quota: ", self.text)?;
-        match &self.problem {
+        match self {
             ParseProblem::Kind(given) => write!(
                 f,
                 "`{given}` is not a kind (use `token bucket`, which may be left out, or `fixed \
@@ -358,5 +351,3 @@ impl fmt::Display for ParseQuotaError {
         }
     }
 }
-
-impl std::error::Error for ParseQuotaError {}

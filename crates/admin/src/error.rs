@@ -6,7 +6,8 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 
-use tollgate::backend::{BackendError, KeyTextError};
+use tollgate::ParseError;
+use tollgate::backend::BackendError;
 use tollgate::kit::excerpt;
 use tollgate::kit::problem;
 use tollgate::limiter::{Limit, RateLimited};
@@ -46,8 +47,8 @@ impl AdminError {
 /// How many names of limits an error has.
 const MAX_NAMES: usize = 20;
 
-impl From<KeyTextError> for AdminError {
-    fn from(error: KeyTextError) -> Self {
+impl From<ParseError> for AdminError {
+    fn from(error: ParseError) -> Self {
         Self::bad_request(error.to_string())
     }
 }

@@ -2,17 +2,6 @@
 
 use std::fmt;
 
-/// The error of a text that is not a key. The message quotes the text and says what to write.
-///
-/// See [`Key::from_text`](crate::Key::from_text) for an example.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyTextError {
-    /// The text, cut to a readable length.
-    pub(super) text: Box<str>,
-    pub(super) problem: KeyTextProblem,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum KeyTextProblem {
     Nothing,
     EmptyPart,
@@ -27,53 +16,50 @@ pub(super) enum KeyTextProblem {
     Utf8(Box<str>),
 }
 
-impl fmt::Display for KeyTextError {
+impl fmt::Display for KeyTextProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not a key: ", self.text)?;
-        match &self.problem {
-            KeyTextProblem::Nothing => f.write_str(
+        match self {
+            Self::Nothing => f.write_str(
                 "nothing was given (write `text=` for the empty text, or `*` for the key that all \
                  requests share)",
             ),
-            KeyTextProblem::EmptyPart => f.write_str(
+            Self::EmptyPart => f.write_str(
                 "a part is empty (write `text=` for the empty text, and `|` of text as `%7C`)",
             ),
-            KeyTextProblem::Type(given) => write!(
+            Self::Type(given) => write!(
                 f,
                 "`{given}` is not a type (there are `n=7`, `ip=192.0.2.1`, `b=00ff`, `bool=true`, \
                  `text=` and `else=`; in text, write `=` as `%3D`)"
             ),
-            KeyTextProblem::Digest(given) => write!(
+            Self::Digest(given) => write!(
                 f,
                 "`{given}` is a digest, which does not reveal its key (name the key itself)"
             ),
-            KeyTextProblem::Number(given) => {
+            Self::Number(given) => {
                 write!(f, "`{given}` is not a whole number from {} to {}", i64::MIN, u128::MAX)
             }
-            KeyTextProblem::Address(given) => write!(
+            Self::Address(given) => write!(
                 f,
                 "`{given}` is not an address (write `ip=192.0.2.1`, `ip=2001:db8::1` or the \
                  network `ip=2001:db8::/64`)"
             ),
-            KeyTextProblem::Bytes(given) => {
+            Self::Bytes(given) => {
                 write!(f, "`{given}` is not bytes (write two hexadecimal digits for each byte)")
             }
-            KeyTextProblem::Bool(given) => write!(f, "`{given}` is neither `true` nor `false`"),
-            KeyTextProblem::Content { name, given } => write!(
+            Self::Bool(given) => write!(f, "`{given}` is neither `true` nor `false`"),
+            Self::Content { name, given } => write!(
                 f,
                 "`{name}=` takes no value, and it has `{given}` (leave that out, or write `|` \
                  before it)"
             ),
-            KeyTextProblem::Escape(given) => write!(
+            Self::Escape(given) => write!(
                 f,
                 "`{given}` is not `%` and two hexadecimal digits (write `%` of text as `%25`)"
             ),
-            KeyTextProblem::Utf8(given) => write!(
+            Self::Utf8(given) => write!(
                 f,
                 "the bytes of `{given}` are not UTF-8, as text is (write bytes as `b=00ff`)"
             ),
         }
     }
 }
-
-impl std::error::Error for KeyTextError {}

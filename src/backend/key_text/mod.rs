@@ -4,9 +4,9 @@ mod error;
 mod read;
 mod write;
 
-pub use self::error::KeyTextError;
 pub use self::write::{KeySink, is_plain, write_key, write_text};
 use super::key::Key;
+use crate::clock::ParseError;
 
 impl Key {
     /// The text form of this key: the one that [`from_text`](Self::from_text) reads, that Redis and
@@ -71,9 +71,9 @@ impl Key {
     ///     "`id=7` is not a key: `id` is not a type (there are `n=7`, `ip=192.0.2.1`, `b=00ff`, \
     ///      `bool=true`, `text=` and `else=`; in text, write `=` as `%3D`)"
     /// );
-    /// # Ok::<(), tollgate::backend::KeyTextError>(())
+    /// # Ok::<(), tollgate::ParseError>(())
     /// ```
-    pub fn from_text(text: &str) -> Result<Self, KeyTextError> {
+    pub fn from_text(text: &str) -> Result<Self, ParseError> {
         read::parse(text)
     }
 }

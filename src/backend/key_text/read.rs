@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::error::{KeyTextError, KeyTextProblem};
+use super::error::KeyTextProblem;
 use crate::backend::key::Key;
-use crate::clock::excerpt;
+use crate::clock::{ParseError, excerpt};
 
-pub(super) fn parse(text: &str) -> Result<Key, KeyTextError> {
-    parse_parts(text).map_err(|problem| KeyTextError { text: excerpt(text), problem })
+pub(super) fn parse(text: &str) -> Result<Key, ParseError> {
+    parse_parts(text)
+        .map_err(|problem| ParseError::new(format!("`{}` is not a key: {problem}", excerpt(text))))
 }
 
 fn parse_parts(text: &str) -> Result<Key, KeyTextProblem> {

@@ -21,7 +21,7 @@ mod source;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-pub use self::networks::{NetworkError, Networks};
+pub use self::networks::Networks;
 use self::peer::{PeerPlaces, peer};
 pub use self::proxies::Proxies;
 use self::source::AddressSource;

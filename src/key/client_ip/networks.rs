@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
+use crate::clock::ParseError;
+
 /// A set of IPv4 and IPv6 networks.
 ///
 /// # Examples
@@ -60,7 +62,7 @@ impl Networks {
     /// ```
     pub fn try_new<T: AsRef<str>>(
         networks: impl IntoIterator<Item = T>,
-    ) -> Result<Self, NetworkError> {
+    ) -> Result<Self, ParseError> {
         networks.into_iter().map(|text| parse_network(text.as_ref())).collect()
     }
 
@@ -111,9 +113,9 @@ impl Networks {
 
 /// Reads texts as [`Networks::try_new`] does.
 impl<T: AsRef<str>, const N: usize> TryFrom<[T; N]> for Networks {
-    type Error = NetworkError;
+    type Error = ParseError;
 
-    fn try_from(networks: [T; N]) -> Result<Self, NetworkError> {
+    fn try_from(networks: [T; N]) -> Result<Self, ParseError> {
         Self::try_new(networks)
     }
 }
@@ -139,9 +141,14 @@ impl fmt::Debug for Networks {
     }
 }
 
-fn parse_network(text: &str) -> Result<IpNet, NetworkError> {
-    parse_cidr(text.trim())
-        .ok_or_else(|| NetworkError { text: text.chars().take(MAX_QUOTED).collect() })
+fn parse_network(text: &str) -> Result<IpNet, ParseError> {
+    parse_cidr(text.trim()).ok_or_else(|| {
+        let text: String = text.chars().take(MAX_QUOTED).collect();
+        ParseError::new(format!(
+            "{text:?} is not a network (write an address and the length of its prefix, as in \
+             `10.0.0.0/8` or `2001:db8::/32`, or an address alone)"
+        ))
+    })
 }
 
 /// The standard library parses the address, as it does for clients. The parser of `ipnet` reads
@@ -168,22 +175,3 @@ fn unmap(network: IpNet) -> IpNet {
 
 /// An error quotes at most this many characters of an invalid text.
 const MAX_QUOTED: usize = 64;
-
-/// The error of a text that is not a network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NetworkError {
-    text: String,
-}
-
-impl fmt::Display for NetworkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is not a network (write an address and the length of its prefix, as in \
-             `10.0.0.0/8` or `2001:db8::/32`, or an address alone)",
-            self.text
-        )
-    }
-}
-
-impl std::error::Error for NetworkError {}

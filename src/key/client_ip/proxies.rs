@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::networks::{NetworkError, Networks};
+use super::networks::Networks;
+use crate::clock::ParseError;
 
 /// The proxies that are trusted: those in some networks, or a number of hops.
 ///
@@ -20,7 +21,7 @@ use super::networks::{NetworkError, Networks};
 /// let configured = Networks::try_new("10.0.0.0/8, fd00::/8".split(','))?;
 /// let configured = ClientIp::x_forwarded_for(Proxies::networks(configured));
 /// # drop(configured);
-/// # Ok::<(), tollgate::key::NetworkError>(())
+/// # Ok::<(), tollgate::ParseError>(())
 /// ```
 #[doc(alias("trust proxy", "trusted proxies"))]
 #[derive(Clone, Debug)]
@@ -102,18 +103,18 @@ impl From<usize> for Proxies {
 
 /// Trusts one network: an address, or one with a prefix length.
 impl TryFrom<&str> for Proxies {
-    type Error = NetworkError;
+    type Error = ParseError;
 
-    fn try_from(network: &str) -> Result<Self, NetworkError> {
+    fn try_from(network: &str) -> Result<Self, ParseError> {
         Self::try_from([network])
     }
 }
 
 /// Reads the networks as [`Networks::try_new`] does.
 impl<T: AsRef<str>, const N: usize> TryFrom<[T; N]> for Proxies {
-    type Error = NetworkError;
+    type Error = ParseError;
 
-    fn try_from(networks: [T; N]) -> Result<Self, NetworkError> {
+    fn try_from(networks: [T; N]) -> Result<Self, ParseError> {
         Networks::try_from(networks).map(Self::from)
     }
 }
