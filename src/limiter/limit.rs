@@ -162,13 +162,15 @@ impl Limit {
     pub fn try_new(name: impl Into<Arc<str>>, quota: Quota) -> Result<Self, LimitError> {
         let name = name.into();
         let inline = LimitName::inline(&name).filter(|_| is_name(&name));
-        let Some(inline) = inline else { return Err(LimitError { name, quota: None }) };
+        let Some(inline) = inline else {
+            return Err(LimitError { name, problem: LimitProblem::Name });
+        };
         match Bucket::of_shard(&quota) {
             Ok(bucket) => {
                 let head = LimitHead::new(&name);
                 Ok(Self { name: inline, head, quota, bucket })
             }
-            Err(error) => Err(LimitError { name, quota: Some(error) }),
+            Err(error) => Err(LimitError { name, problem: LimitProblem::Quota(error) }),
         }
     }
 
@@ -177,11 +179,8 @@ impl Limit {
     /// # Errors
     ///
     /// If the quota contradicts itself or does not fit.
-    pub(super) fn with_quota(&self, quota: Quota) -> Result<Self, LimitError> {
-        match Bucket::of_shard(&quota) {
-            Ok(bucket) => Ok(Self { quota, bucket, ..self.clone() }),
-            Err(error) => Err(LimitError { name: self.name().into(), quota: Some(error) }),
-        }
+    pub(super) fn with_quota(&self, quota: Quota) -> Result<Self, QuotaError> {
+        Ok(Self { quota, bucket: Bucket::of_shard(&quota)?, ..self.clone() })
     }
 
     /// Sets what happens to requests of this limit during an outage of the store, in layers and in
@@ -334,11 +333,36 @@ impl From<&Limit> for Limit {
     }
 }
 
-/// The error of a name or a quota that cannot make a limit.
+/// The error of a name or a quota that cannot make a limit, or of a quota that cannot
+/// [replace](crate::RateLimiter::replace) that of one.
 #[derive(Clone, Debug)]
 pub struct LimitError {
     name: Arc<str>,
-    quota: Option<QuotaError>,
+    problem: LimitProblem,
+}
+
+#[derive(Clone, Debug)]
+enum LimitProblem {
+    Name,
+    Quota(QuotaError),
+    Replace(Box<Quota>, ReplaceCause),
+}
+
+/// Why a quota cannot take the place of another one.
+#[derive(Clone, Debug)]
+pub(super) enum ReplaceCause {
+    Quota(QuotaError),
+    /// The limiter has had so many quotas.
+    TooManyVersions(usize),
+    /// A rate in place of requests in flight, or the reverse.
+    CountsOther,
+}
+
+impl LimitError {
+    pub(super) fn replace(limit: &Limit, quota: Quota, cause: ReplaceCause) -> Self {
+        let problem = LimitProblem::Replace(Box::new(quota), cause);
+        Self { name: limit.name().into(), problem }
+    }
 }
 
 impl fmt::Display for LimitError {
@@ -347,20 +371,40 @@ impl fmt::Display for LimitError {
         if shown.len() < self.name.len() {
             shown.push('…');
         }
-        match self.quota {
-            Some(_) => write!(f, "limit {shown:?} has an invalid quota"),
-            None => write!(
+        write!(f, "limit {shown:?} ")?;
+        match &self.problem {
+            LimitProblem::Quota(_) => f.write_str("has an invalid quota"),
+            LimitProblem::Name => write!(
                 f,
-                "limit {shown:?} has an invalid name of {} bytes (use 1 to {MAX_NAME} printable \
-                 ASCII characters)",
+                "has an invalid name of {} bytes (use 1 to {MAX_NAME} printable ASCII characters)",
                 self.name.len()
             ),
+            LimitProblem::Replace(quota, cause) => {
+                write!(f, "keeps its quota, and cannot take {quota}")?;
+                match cause {
+                    ReplaceCause::Quota(_) => Ok(()),
+                    ReplaceCause::TooManyVersions(most) => write!(
+                        f,
+                        ": this limiter has had {most} different quotas, the most that it \
+                         can (round computed numbers, or make another limiter)"
+                    ),
+                    ReplaceCause::CountsOther => f.write_str(
+                        ": what its keys have used counts requests in flight for one of them, and \
+                         requests in a time for the other (use a limit of another name)",
+                    ),
+                }
+            }
         }
     }
 }
 
 impl std::error::Error for LimitError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.quota.as_ref().map(|error| -> &(dyn std::error::Error + 'static) { error })
+        match &self.problem {
+            LimitProblem::Quota(error) | LimitProblem::Replace(_, ReplaceCause::Quota(error)) => {
+                Some(error)
+            }
+            LimitProblem::Name | LimitProblem::Replace(..) => None,
+        }
     }
 }

@@ -225,7 +225,6 @@ pub use crate::backend::OnFailure;
 pub use self::penalty::{BlockCall, PenalizeCall};
 
 pub use self::debtors::{Debtor, DebtorsCall};
-pub use self::replace::ReplaceError;
 
 pub use self::events::{
     Decision, DecisionSource, Observer, Outcome, QueueChange, QueueStep, StoreAnswer, StoreFailure,

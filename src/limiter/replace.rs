@@ -1,10 +1,9 @@
 //! Changing the numbers of limits while they are used.
 
-use std::fmt;
-
+use super::Limit;
 use super::engine::RateLimiter;
+use super::limit::{LimitError, ReplaceCause};
 use super::replacements::MAX_VERSIONS;
-use super::{Limit, LimitError};
 use crate::quota::Quota;
 
 /// Numbers that change while a service runs.
@@ -78,22 +77,21 @@ impl RateLimiter {
     /// # }
     /// ```
     #[doc(alias("reload", "update", "set_quota", "replace_configuration", "hot_reload"))]
-    pub fn replace(&self, limit: &Limit, quota: Quota) -> Result<Quota, ReplaceError> {
-        let failed =
-            |cause| ReplaceError(Box::new(ReplaceFailure { limit: limit.clone(), quota, cause }));
+    pub fn replace(&self, limit: &Limit, quota: Quota) -> Result<Quota, LimitError> {
+        let failed = |cause| LimitError::replace(limit, quota, cause);
         if !quota.is_none()
             && !limit.quota().is_none()
             && quota.is_in_flight() != limit.quota().is_in_flight()
         {
             return Err(failed(ReplaceCause::CountsOther));
         }
-        let new = limit.with_quota(quota).map_err(|error| failed(ReplaceCause::Limit(error)))?;
+        let new = limit.with_quota(quota).map_err(|error| failed(ReplaceCause::Quota(error)))?;
         match self.replacements().replace(limit, new) {
             Some(before) => {
                 self.uses().check_numbers(limit, self.current(limit));
                 Ok(*before.quota())
             }
-            None => Err(failed(ReplaceCause::TooManyVersions)),
+            None => Err(failed(ReplaceCause::TooManyVersions(MAX_VERSIONS))),
         }
     }
 
@@ -111,7 +109,7 @@ impl RateLimiter {
     /// limiter.replace(&LOGIN, Quota::token_bucket(10, HOUR))?;
     /// assert_eq!(limiter.quota(&LOGIN).to_string(), "10 per hour");
     /// assert_eq!(LOGIN.quota().to_string(), "5 per hour");
-    /// # Ok::<(), tollgate::limiter::ReplaceError>(())
+    /// # Ok::<(), tollgate::limiter::LimitError>(())
     /// ```
     #[must_use]
     pub fn quota(&self, limit: &Limit) -> Quota {
@@ -123,67 +121,5 @@ impl RateLimiter {
     pub(super) fn counting<'l>(&'l self, limit: &'l Limit) -> &'l Limit {
         let current = self.current(limit);
         if current.quota().is_none() { limit } else { current }
-    }
-}
-
-/// The error of numbers that cannot take the place of others. The numbers in force stay.
-#[derive(Clone, Debug)]
-pub struct ReplaceError(Box<ReplaceFailure>);
-
-#[derive(Clone, Debug)]
-struct ReplaceFailure {
-    limit: Limit,
-    quota: Quota,
-    cause: ReplaceCause,
-}
-
-#[derive(Clone, Debug)]
-enum ReplaceCause {
-    Limit(LimitError),
-    TooManyVersions,
-    /// A rate in place of requests in flight, or the reverse.
-    CountsOther,
-}
-
-impl ReplaceError {
-    /// The limit, with the numbers that it was made with.
-    #[must_use]
-    pub fn limit(&self) -> &Limit {
-        &self.0.limit
-    }
-
-    /// The numbers that cannot be used.
-    #[must_use]
-    pub fn quota(&self) -> &Quota {
-        &self.0.quota
-    }
-}
-
-impl fmt::Display for ReplaceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ReplaceFailure { limit, quota, cause } = &*self.0;
-        let name = limit.name();
-        write!(f, "limit {name:?} keeps its quota, and cannot take {quota}")?;
-        match cause {
-            ReplaceCause::Limit(_) => Ok(()),
-            ReplaceCause::TooManyVersions => write!(
-                f,
-                ": this limiter has had {MAX_VERSIONS} different quotas, the most that it can \
-                 (round computed numbers, or make another limiter)"
-            ),
-            ReplaceCause::CountsOther => f.write_str(
-                ": what its keys have used counts requests in flight for one of them, and requests in a \
-                 time for the other (use a limit of another name)",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ReplaceError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.0.cause {
-            ReplaceCause::Limit(error) => std::error::Error::source(error),
-            ReplaceCause::TooManyVersions | ReplaceCause::CountsOther => None,
-        }
     }
 }
