@@ -20,15 +20,17 @@ pub enum Verdict {
 }
 
 /// The result of a charge: the verdict, the wait, and the state before and after.
+///
+/// A charge on two shards has two states, in the order in which the shards were given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Charged {
-    verdict: Verdict,
-    before: State,
-    after: State,
-    wait: u64,
+pub struct Charged<S = State> {
+    pub(super) verdict: Verdict,
+    pub(super) before: S,
+    pub(super) after: S,
+    pub(super) wait: u64,
 }
 
-impl Charged {
+impl<S: Copy> Charged<S> {
     /// Whether the work may run, and when.
     #[must_use]
     #[inline]
@@ -39,20 +41,20 @@ impl Charged {
     /// The bucket, refreshed to now, without the charge.
     #[must_use]
     #[inline]
-    pub const fn before(&self) -> State {
+    pub const fn before(&self) -> S {
         self.before
     }
 
     /// The bucket with the charge taken: what to store, unless it is refused.
     #[must_use]
     #[inline]
-    pub const fn after(&self) -> State {
+    pub const fn after(&self) -> S {
         self.after
     }
 
     /// The bucket after the verdict: without the charge if it was refused, with it otherwise.
     #[must_use]
-    pub const fn state(&self) -> State {
+    pub const fn state(&self) -> S {
         match self.verdict {
             Verdict::Refused => self.before,
             Verdict::Admitted | Verdict::Reserved => self.after,
@@ -60,6 +62,10 @@ impl Charged {
     }
 
     /// How long until the units are available: zero if they are now.
+    ///
+    /// For a refusal by two shards, this is the smallest wait after which they would admit the
+    /// charge, if nothing else is taken from them. No wait suffices for more units than two
+    /// capacities, and the value is meaningless then.
     #[must_use]
     pub const fn wait(&self) -> Duration {
         Duration::from_micros(self.wait)

@@ -79,4 +79,4 @@ pub use self::state::{State, Units};
 pub use self::terms::Terms;
 pub use self::testing::{Violation, check_history, check_history_with_returns};
 pub use self::tokens::Tokens;
-pub use self::two_choices::{ChargedPair, charge_pair, charge_pair_slower};
+pub use self::two_choices::{charge_pair, charge_pair_slower};

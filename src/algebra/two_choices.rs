@@ -10,54 +10,14 @@
 //! For example, shards hold 5 and 2 tokens. A cost of 4 leaves 1 and 2. A cost of 6 is more than
 //! the fuller one holds, and leaves (5 + 2 - 6) / 2 each: one shard pays 4½ and the other 1½.
 
-use std::time::Duration;
-
 use super::bucket::Bucket;
-use super::charge::{Verdict, charge};
+use super::charge::{Charged, Verdict, charge};
 use super::rescale::{rescale, terms_of_slower};
 use super::state::{State, Units};
 use super::terms::Terms;
 use crate::clock::Timestamp;
 
-/// What a charge on two shards of a limit came to.
-///
-/// All arrays are in the order in which the shards were given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ChargedPair {
-    verdict: Verdict,
-    before: [State; 2],
-    after: [State; 2],
-    wait: u64,
-}
-
-impl ChargedPair {
-    /// Whether the work may run, and when.
-    #[must_use]
-    pub const fn verdict(&self) -> Verdict {
-        self.verdict
-    }
-
-    /// The shards, refreshed to now, without the charge.
-    #[must_use]
-    pub const fn before(&self) -> [State; 2] {
-        self.before
-    }
-
-    /// The shards with the charge taken: what to store, unless it is refused.
-    #[must_use]
-    pub const fn after(&self) -> [State; 2] {
-        self.after
-    }
-
-    /// The shards after the verdict: without the charge if it was refused, with it otherwise.
-    #[must_use]
-    pub const fn state(&self) -> [State; 2] {
-        match self.verdict {
-            Verdict::Refused => self.before,
-            Verdict::Admitted | Verdict::Reserved => self.after,
-        }
-    }
-
+impl Charged<[State; 2]> {
     /// The units that each shard pays: together the units of the charge, or zero if it is refused.
     #[must_use]
     pub const fn paid(&self) -> [Units; 2] {
@@ -67,21 +27,6 @@ impl ChargedPair {
             first.value.saturating_sub(first_left.value),
             second.value.saturating_sub(second_left.value),
         ]
-    }
-
-    /// How long until the units are available: zero if they are now.
-    ///
-    /// For a refusal this is the smallest wait after which the two shards would admit the charge,
-    /// if nothing else is taken from them. No wait suffices for more units than two capacities, and
-    /// the value is meaningless then.
-    #[must_use]
-    pub const fn wait(&self) -> Duration {
-        Duration::from_micros(self.wait)
-    }
-
-    /// The wait in microseconds.
-    pub(crate) const fn wait_micros(&self) -> u64 {
-        self.wait
     }
 }
 
@@ -133,7 +78,7 @@ pub fn charge_pair(
     units: Units,
     terms: Terms,
     now: Timestamp,
-) -> ChargedPair {
+) -> Charged<[State; 2]> {
     let units = units.max(0);
     let [first, second] = shards.map(|state| bucket.refresh(state, now));
     let swapped = second.value > first.value;
@@ -146,7 +91,7 @@ pub fn charge_pair(
     let after_alone = [alone.after(), poorer];
     if alone.verdict() == Verdict::Admitted {
         let (verdict, after) = (Verdict::Admitted, in_order(after_alone));
-        return ChargedPair { verdict, before: [first, second], after, wait: 0 };
+        return Charged { verdict, before: [first, second], after, wait: 0 };
     }
     let split = split([fuller, poorer], units);
     // With 7 units to be left, the fuller shard keeps 4 and the poorer one 3.
@@ -164,7 +109,7 @@ pub fn charge_pair(
     } else {
         (Verdict::Refused, together, shortest_wait(bucket, [fuller, poorer], units, now))
     };
-    ChargedPair { verdict, before: [first, second], after: in_order(after), wait }
+    Charged { verdict, before: [first, second], after: in_order(after), wait }
 }
 
 /// As [`charge_pair`], for shards that are counted in numbers of their own: as
@@ -201,7 +146,7 @@ pub fn charge_pair_slower(
     terms: Terms,
     now: Timestamp,
     phase: Timestamp,
-) -> ChargedPair {
+) -> Charged<[State; 2]> {
     let rescaled = shards.map(|shard| state_in(bucket, shard, now, phase));
     let mut allowed = terms;
     for ((own, _), state) in shards.iter().zip(rescaled) {
@@ -221,7 +166,7 @@ pub fn charge_pair_slower(
         }
     }
     let wait = admits_at(kept, bucket, units.max(0), now).micros_since(now);
-    ChargedPair { wait, ..charged }
+    Charged { wait, ..charged }
 }
 
 /// The state of a shard in the numbers of `bucket`.

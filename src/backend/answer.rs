@@ -10,7 +10,7 @@ use super::origin::{Origin, Unpaid};
 use super::receipt::Receipt;
 use super::record::{BucketRecord, Found};
 use super::reset_log::ResetMark;
-use crate::algebra::{Bucket, Charged, ChargedPair, State, Units, Verdict};
+use crate::algebra::{Bucket, Charged, State, Units, Verdict};
 use crate::clock::Timestamp;
 
 /// An answer that is ready, or a future of it.
@@ -428,7 +428,7 @@ impl Reading {
 
     /// The readings of one two-choices charge, in the order of its shards.
     #[must_use]
-    pub fn from_charged_pair(charge: &Charge<'_>, charged: &ChargedPair) -> [Self; 2] {
+    pub fn from_charged_pair(charge: &Charge<'_>, charged: &Charged<[State; 2]>) -> [Self; 2] {
         let ([first, second], [first_pays, second_pays]) = if charge.takes() {
             (charged.state(), charged.paid())
         } else {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::algebra::{Bucket, ChargedPair, State, Terms, Verdict, charge, charge_pair};
+use tollgate::algebra::{Bucket, Charged, State, Terms, Verdict, charge, charge_pair};
 use tollgate::{HOUR, Quota, SECOND, Timestamp};
 
 const NOW: Timestamp = Timestamp::from_micros(1_700_000_123_456_789);
@@ -131,7 +131,13 @@ fn asked() -> impl Strategy<Value = (Bucket, [State; 2], i64, Terms)> {
     })
 }
 
-fn ask(bucket: &Bucket, pair: [State; 2], units: i64, terms: Terms, now: i64) -> ChargedPair {
+fn ask(
+    bucket: &Bucket,
+    pair: [State; 2],
+    units: i64,
+    terms: Terms,
+    now: i64,
+) -> Charged<[State; 2]> {
     charge_pair(bucket, pair, units, terms, at(now))
 }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use super::carrier::RedisCarrier;
 use tokio::time::Instant;
-use tollgate::algebra::{Bucket, ChargedPair, State, Terms, Units, Verdict, charge_pair_slower};
+use tollgate::algebra::{Bucket, Charged, State, Terms, Units, Verdict, charge_pair_slower};
 use tollgate::backend::{
     Adjustment, Applied, BackendError, BucketId, BucketRecord, Charge, OwnedCharge, Reading,
 };
@@ -203,7 +203,7 @@ impl CrossSlotPair {
         Ok(self.judge(held, now))
     }
 
-    fn charge_pair(&self, held: [HeldShard; 2], now: Timestamp) -> ChargedPair {
+    fn charge_pair(&self, held: [HeldShard; 2], now: Timestamp) -> Charged<[State; 2]> {
         let charge = self.charge.as_charge();
         let (bucket, phase) = (charge.bucket(), charge.id().phase(charge.bucket()));
         charge_pair_slower(held, bucket, charge.units(), charge.get_terms(), now, phase)

@@ -2,8 +2,7 @@
 
 use super::cell_store::{CellStore, read, write_first_use, write_refused};
 use crate::algebra::{
-    Charged, ChargedPair, State, Units, Verdict, charge, charge_pair, charge_pair_slower,
-    charge_slower,
+    Charged, State, Units, Verdict, charge, charge_pair, charge_pair_slower, charge_slower,
 };
 use crate::backend::answer::Remarks;
 use crate::backend::charge::Charge;
@@ -69,7 +68,7 @@ pub(in crate::backend) fn apply_pair<C: CellStore>(
     asked: &Charge<'_>,
     other: u32,
     now: Timestamp,
-) -> (ChargedPair, Remarks) {
+) -> (Charged<[State; 2]>, Remarks) {
     let (id, bucket) = (asked.id(), asked.bucket());
     let [first, second] = shards;
     let found =
@@ -112,7 +111,7 @@ pub(super) fn charge_two(
     states: [State; 2],
     asked: &Charge<'_>,
     now: Timestamp,
-) -> ChargedPair {
+) -> Charged<[State; 2]> {
     let (bucket, units, terms) = (asked.bucket(), asked.units(), asked.get_terms());
     let [own, others] = found.map(|found| found.kept(bucket));
     if own.is_none() && others.is_none() {
