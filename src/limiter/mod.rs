@@ -222,7 +222,7 @@ pub use self::peek::{PeekCall, ResetCall};
 pub use self::snapshot::Snapshot;
 pub use crate::backend::OnFailure;
 
-pub use self::penalty::{BlockCall, PenalizeCall};
+pub use self::penalty::PenaltyCall;
 
 pub use self::debtors::{Debtor, DebtorsCall};
 

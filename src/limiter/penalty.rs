@@ -61,8 +61,8 @@ impl RateLimiter {
     /// ```
     #[doc(alias("penalty", "debit"))]
     #[inline]
-    pub fn penalize<'l>(&'l self, limit: &'l Limit, tokens: u64) -> PenalizeCall<'l> {
-        PenalizeCall { change: BucketCall::new(self, limit), tokens }
+    pub fn penalize<'l>(&'l self, limit: &'l Limit, tokens: u64) -> PenaltyCall<'l> {
+        PenaltyCall { call: BucketCall::new(self, limit), penalty: Penalty::Tokens(tokens) }
     }
 
     /// Closes a bucket for `time` from now on.
@@ -115,74 +115,50 @@ impl RateLimiter {
     /// ```
     #[doc(alias("blacklist", "blocklist", "lock_out", "ban"))]
     #[inline]
-    pub fn block<'l>(&'l self, limit: &'l Limit, time: Duration) -> BlockCall<'l> {
-        BlockCall { change: BucketCall::new(self, limit), time }
+    pub fn block<'l>(&'l self, limit: &'l Limit, time: Duration) -> PenaltyCall<'l> {
+        PenaltyCall { call: BucketCall::new(self, limit), penalty: Penalty::Block(time) }
     }
 }
 
-/// A penalty, made by [`RateLimiter::penalize`]; await it.
+/// A penalty or a block, made by [`RateLimiter::penalize`] or [`RateLimiter::block`]; await it.
 ///
 /// Its output is `Result<Snapshot, RateLimited>`: how the limit stands then. If the key is set
-/// after the first poll, both keys are penalized: the store has been asked for the first.
+/// after the first poll, both keys are concerned: the store has been asked for the first.
 #[derive(Debug)]
 #[must_use = "nothing is done until it is awaited"]
-pub struct PenalizeCall<'l> {
-    change: BucketCall<'l, Applied>,
-    tokens: u64,
+pub struct PenaltyCall<'l> {
+    call: BucketCall<'l, Applied>,
+    penalty: Penalty,
 }
 
-/// A block, made by [`RateLimiter::block`]; await it.
-///
-/// Its output is `Result<Snapshot, RateLimited>`: how the limit stands then.
-#[derive(Debug)]
-#[must_use = "nothing is done until it is awaited"]
-pub struct BlockCall<'l> {
-    change: BucketCall<'l, Applied>,
-    time: Duration,
+#[derive(Clone, Copy, Debug)]
+enum Penalty {
+    Tokens(u64),
+    Block(Duration),
 }
 
-impl PenalizeCall<'_> {
-    /// Sets the key of the bucket to penalize; the bucket that all callers share if not set.
+impl PenaltyCall<'_> {
+    /// Sets the key of the bucket to penalize or to block; the bucket that all callers share if not
+    /// set.
     #[inline]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.change.set_key(key);
+        self.call.set_key(key);
         self
     }
 }
 
-impl BlockCall<'_> {
-    /// Sets the key of the bucket to block; the bucket that all callers share if not set.
-    #[inline]
-    pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.change.set_key(key);
-        self
-    }
-}
-
-impl Future for PenalizeCall<'_> {
-    type Output = Result<Snapshot, RateLimited>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let tokens = self.tokens;
-        self.change.poll_change(cx, |limit, id| {
-            let (bucket, count) = (limit.bucket(), limit.quota().get_shards());
-            // A number that does not fit in units takes as much as can be counted.
-            let all = bucket.units(tokens).unwrap_or(Units::MAX);
-            Adjustment::refund(
-                id,
-                bucket,
-                share_of_shard(all, id.shard_index(), count).saturating_neg(),
-            )
-        })
-    }
-}
-
-impl Future for BlockCall<'_> {
-    type Output = Result<Snapshot, RateLimited>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let time = self.time;
-        self.change.poll_change(cx, |limit, id| Adjustment::block(id, limit.bucket(), time))
+impl Penalty {
+    fn of_bucket<'l>(self, limit: &'l Limit, id: BucketId<'l>) -> Adjustment<'l> {
+        let bucket = limit.bucket();
+        match self {
+            Self::Tokens(tokens) => {
+                // A number that does not fit in units takes as much as can be counted.
+                let all = bucket.units(tokens).unwrap_or(Units::MAX);
+                let part = share_of_shard(all, id.shard_index(), limit.quota().get_shards());
+                Adjustment::refund(id, bucket, part.saturating_neg())
+            }
+            Self::Block(time) => Adjustment::block(id, bucket, time),
+        }
     }
 }
 
@@ -192,14 +168,12 @@ fn share_of_shard(units: Units, shard: u32, count: u32) -> Units {
     units.div_euclid(count).saturating_add(Units::from(shard < units.rem_euclid(count)))
 }
 
-impl BucketCall<'_, Applied> {
-    /// Polls a change of all these buckets.
-    fn poll_change<'p>(
-        &'p mut self,
-        cx: &mut Context<'_>,
-        change: impl Fn(&'p Limit, BucketId<'p>) -> Adjustment<'p>,
-    ) -> Poll<Result<Snapshot, RateLimited>> {
-        let Self { limiter, limit, key, progress } = self;
+impl Future for PenaltyCall<'_> {
+    type Output = Result<Snapshot, RateLimited>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { call, penalty } = &mut *self;
+        let BucketCall { limiter, limit, key, progress } = call;
         if let Progress::New = progress {
             *limit = limiter.counting(limit);
             if let Err(refused) = limiter.check_countable(limit) {
@@ -209,7 +183,7 @@ impl BucketCall<'_, Applied> {
         }
         let submit = || {
             let changes: SmallVec<[Adjustment<'_>; 2]> =
-                limit.shards(key).map(|id| change(limit, id)).collect();
+                limit.shards(key).map(|id| penalty.of_bucket(limit, id)).collect();
             let answer = limiter.backend().adjust(&changes);
             match limiter.watch_debts(&changes, answer) {
                 ready @ Answer::Ready(_) => ready,

@@ -23,9 +23,7 @@ use tokio::sync::RwLock;
 use tokio::time::Instant;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::{ManualClock, TokioClock};
-use tollgate::limiter::{
-    BlockCall, LimitCall, PeekCall, PenalizeCall, Ready, ReserveCall, ResetCall, Settle,
-};
+use tollgate::limiter::{LimitCall, PeekCall, PenaltyCall, Ready, ReserveCall, ResetCall, Settle};
 use tollgate::{
     HOUR, Limit, MINUTE, Permit, Quota, RateLimited, RateLimiter, Reservation, SECOND, Snapshot,
 };
@@ -99,8 +97,7 @@ const _: () = {
     is_send_unpin::<ReserveCall<'_>>();
     is_send_unpin::<PeekCall<'_>>();
     is_send_unpin::<ResetCall<'_>>();
-    is_send_unpin::<PenalizeCall<'_>>();
-    is_send_unpin::<BlockCall<'_>>();
+    is_send_unpin::<PenaltyCall<'_>>();
     is_send_unpin::<Settle>();
     is_send_unpin::<Reservation>();
     is_send_sync::<RateLimiter>();
