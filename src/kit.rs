@@ -8,7 +8,7 @@
 //! | [`excerpt`] | texts of others in errors: short, on one line |
 //! | [`parse_period`], [`Calendar`], [`Quota::read`](crate::Quota::read) | the numbers of a quota, field by field |
 //! | [`Dialects::has_conflict`](crate::fields::Dialects::has_conflict) | dialects that a file names |
-//! | [`ADDRESS_FIELDS`](crate::key::ADDRESS_FIELDS) | fields that are no key, in a file as in code |
+//! | [`ADDRESS_FIELDS`] | fields that are no key, in a file as in code |
 //! | [`Random`] | jitter |
 //! | `problem` | a response of problem details (RFC 9457) |
 //! | [`NameTable`], `COUNT` and `index` of [`Outcome`](crate::limiter::Outcome) and the like | what observers keep for each limit |
@@ -17,10 +17,12 @@
 
 pub use crate::algebra::MOST_AHEAD;
 pub use crate::backend::kit::*;
-pub use crate::clock::{excerpt, not_before};
+pub use crate::clock::kit::*;
+pub use crate::clock::not_before;
 #[cfg(feature = "middleware")]
 pub use crate::fields::problem_response as problem;
 #[cfg(feature = "middleware")]
-pub use crate::key::ADDRESS_FIELDS;
-pub use crate::limiter::{NameTable, Random, explain_cost};
-pub use crate::quota::{Calendar, Kind, MAX_UNITS, parse_period};
+pub use crate::key::kit::*;
+pub use crate::limiter::kit::*;
+pub use crate::quota::kit::*;
+pub use crate::quota::{Kind, MAX_UNITS};

@@ -33,9 +33,7 @@ pub const MOST_AHEAD: u64 = 3_600_000_000;
 impl Bucket {
     /// Whether a state in these numbers has a time after `latest`, and is no block and no debt.
     #[inline]
-    #[doc(hidden)]
-    #[must_use]
-    pub fn is_ahead(&self, State { value, ts }: State, latest: Timestamp) -> bool {
+    pub(crate) fn is_ahead(&self, State { value, ts }: State, latest: Timestamp) -> bool {
         // With a capacity of all units that can be counted, a block leaves the least value, which
         // is 0.
         ts > latest && value >= 0 && value > self.capacity().saturating_sub_unsigned(MAX_UNITS)
@@ -44,9 +42,7 @@ impl Bucket {
     /// The time that a bucket in these numbers gets in place of one that lies too far ahead, if it
     /// is asked for by the numbers of `asked`: that of an absent one. Windows keep their phase by
     /// that.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn time_of_now(&self, asked: &Self, now: Timestamp, phase: Timestamp) -> Timestamp {
+    pub(crate) fn time_of_now(&self, asked: &Self, now: Timestamp, phase: Timestamp) -> Timestamp {
         if self.step() == asked.step() { asked.absent(now, phase).ts } else { now }
     }
 }

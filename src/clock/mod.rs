@@ -55,9 +55,12 @@ use self::machine::{Followed, Machine, Nanos};
 pub use self::parse_error::ParseError;
 #[cfg(feature = "quanta")]
 use self::processor::Processor;
-#[doc(hidden)]
-pub use self::text::excerpt;
+pub(crate) use self::text::excerpt;
 pub use self::timestamp::Timestamp;
+
+pub(crate) mod kit {
+    pub use super::text::excerpt;
+}
 
 /// A source of time for a store in this process.
 ///

@@ -88,8 +88,6 @@ pub(crate) use self::from_fn::FromFn;
 pub use self::from_fn::{IntoExtracted, from_fn};
 pub use self::global::global;
 pub use self::head::Head;
-#[doc(hidden)]
-pub use self::header::ADDRESS_FIELDS;
 pub use self::header::{Header, header};
 #[cfg(feature = "credentials")]
 pub use self::header::{api_key, bearer};
@@ -99,3 +97,7 @@ pub use self::matched_path::matched_path;
 pub(crate) use self::setup_warning::Beside;
 pub use self::setup_warning::SetupWarning;
 pub use crate::backend::Key;
+
+pub(crate) mod kit {
+    pub use super::header::ADDRESS_FIELDS;
+}

@@ -242,13 +242,14 @@ pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::events::{QueueStay, Report};
 pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUse;
-#[doc(hidden)]
-pub use self::name_table::NameTable;
+pub(crate) use self::name_table::NameTable;
 pub(crate) use self::queue::{QueueBucket, ReservedSlot, Unserved, UsedTurn};
-#[doc(hidden)]
-pub use self::random::Random;
 pub(crate) use self::settle::Settlement;
 pub(crate) use self::snapshot::{Kept, Level};
-#[doc(hidden)]
-pub use self::too_large::explain_cost;
 pub(crate) use self::wait::wait_for_turn;
+
+pub(crate) mod kit {
+    pub use super::name_table::NameTable;
+    pub use super::random::Random;
+    pub use super::too_large::explain_cost;
+}

@@ -48,14 +48,19 @@ pub use self::calendar::{Calendar, Weekday};
 use self::counted::Counted;
 pub use self::error::QuotaError;
 #[cfg(not(feature = "calendar"))]
-#[doc(hidden)]
-pub use self::no_calendar::Calendar;
-#[doc(hidden)]
-pub use self::period::parse as parse_period;
+pub(crate) use self::no_calendar::Calendar;
 pub(crate) use self::scale::Scale;
 pub use self::units::MAX_UNITS;
 pub(crate) use self::units::tokens_of;
 pub(crate) use self::window_start::WindowStart;
+
+pub(crate) mod kit {
+    #[cfg(feature = "calendar")]
+    pub use super::calendar::Calendar;
+    #[cfg(not(feature = "calendar"))]
+    pub use super::no_calendar::Calendar;
+    pub use super::period::parse as parse_period;
+}
 
 /// One second.
 pub const SECOND: Duration = Duration::from_secs(1);
