@@ -348,7 +348,7 @@ pub use self::layer::{IsOne, One, RateLimitLayer, Several};
 pub(crate) use self::look::{LayerView, Outlook};
 pub use self::meter::Meter;
 pub use self::on_refusal::{OnRefusal, RefusalBody, RefusedRequest};
-pub use self::portion::{Portion, PortionError};
+pub use self::portion::Portion;
 pub use self::queue::{Queue, QueueFull};
 pub use self::response_head::ResponseHead;
 pub use self::rule::{ChosenLimit, MissingKey, Rule};

@@ -1,6 +1,5 @@
 //! A portion of the requests or of the keys: some percent, or one in some number.
 
-use std::error::Error;
 use std::fmt;
 use std::num::NonZeroU32;
 
@@ -41,20 +40,18 @@ impl Portion {
     #[track_caller]
     pub const fn percent(percent: u32) -> Self {
         match Self::try_percent(percent) {
-            Ok(portion) => portion,
-            Err(_) => panic!("a portion is at most 100 percent"),
+            Some(portion) => portion,
+            None => panic!("a portion is at most 100 percent"),
         }
     }
 
-    /// Like [`percent`](Self::percent), for numbers that are known at run time only.
-    ///
-    /// # Errors
-    ///
-    /// If `percent` is more than 100.
-    pub const fn try_percent(percent: u32) -> Result<Self, PortionError> {
+    /// Like [`percent`](Self::percent), for numbers that are known at run time only; `None` if
+    /// `percent` is more than 100.
+    #[must_use]
+    pub const fn try_percent(percent: u32) -> Option<Self> {
         match percent {
-            0..=100 => Ok(Self { part: percent, whole: HUNDRED }),
-            _ => Err(PortionError { percent }),
+            0..=100 => Some(Self { part: percent, whole: HUNDRED }),
+            _ => None,
         }
     }
 
@@ -105,17 +102,3 @@ impl fmt::Display for Portion {
         write!(f, "{} of {}", self.part, self.whole)
     }
 }
-
-/// The error of a portion of more than 100 percent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortionError {
-    percent: u32,
-}
-
-impl fmt::Display for PortionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a portion of {} percent is too large (use 0 to 100)", self.percent)
-    }
-}
-
-impl Error for PortionError {}

@@ -9,7 +9,9 @@ pub(super) fn parse(text: &str) -> Result<Portion, String> {
     let percent = text.strip_suffix('%').or_else(|| text.strip_suffix("percent"));
     if let Some(percent) = percent {
         return match number(percent) {
-            Some(percent) => Portion::try_percent(percent).map_err(|_| "use 0% to 100%".to_owned()),
+            Some(percent) => {
+                Portion::try_percent(percent).ok_or_else(|| "use 0% to 100%".to_owned())
+            }
             None => {
                 Err("write whole percent, such as \"10%\"; less than one is \"1 in 1000\""
                     .to_owned())
