@@ -41,26 +41,6 @@ pub(super) enum RenderedAction {
     Pending(PendingAction),
 }
 
-impl Action<'_> {
-    /// Goes on with `next`: now, or once the store has answered. `next` gets no pending action.
-    pub(super) fn then(
-        self,
-        next: impl for<'a> FnOnce(Action<'a>) -> Action<'a> + Send + 'static,
-    ) -> Self {
-        match self {
-            Self::Pending(mut pending) => Self::Pending(Box::pin(async move {
-                loop {
-                    match pending.await {
-                        Action::Pending(later) => pending = later,
-                        action => return next(action),
-                    }
-                }
-            })),
-            action => next(action),
-        }
-    }
-}
-
 pub(super) type PendingAction = Pin<Box<dyn Future<Output = Action<'static>> + Send>>;
 
 /// Why a request is rejected. It is data, as rendering it takes the head of the request.
@@ -83,8 +63,14 @@ pub(super) struct Refusal<'p> {
     pub(super) status: StatusCode,
     /// Added to the wait.
     pub(super) jitter: Duration,
-    /// Whether limits have refused it, and not a queue that is full or a drain.
-    pub(super) by_limits: bool,
+}
+
+impl Refusal<'_> {
+    /// The same without a lifetime, to be answered later.
+    pub(super) fn into_static(self) -> Refusal<'static> {
+        let Self { demands, outcome, status, jitter } = self;
+        Refusal { demands: to_static(&demands), outcome, status, jitter }
+    }
 }
 
 /// The slot of a request that waits.

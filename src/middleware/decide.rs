@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use super::action::{
     Action, Patience, QueuedSlot, QueuedWaiter, Refusal, Rejection, RenderedAction, RuleDemands,
-    to_static,
+    Shadow, to_static,
 };
 use super::advertise::field_set;
 use super::ledger::RequestLedger;
@@ -42,10 +42,10 @@ pub(super) fn decide_one(
     demand: Result<Option<Demand<RuleLimit<'_>>>, super::rule::NoKey>,
 ) -> RenderedAction {
     let action = match demand {
-        Ok(Some(demand)) => ask(plan, RuleDemands::from_buf([demand])),
+        Ok(Some(demand)) => ask(plan, RuleDemands::from_buf([demand]), Vec::new()),
         Ok(None) => {
             tell_unasked(plan, &plan.first, Outcome::Exempt);
-            run_uncharged(plan)
+            Action::Run(uncharged(plan))
         }
         Err(no_key) => {
             tell_unasked(plan, &plan.first, Outcome::NoKey);
@@ -67,8 +67,9 @@ fn render_action(plan: &Plan, head: &Head<'_>, action: Action<'_>) -> RenderedAc
 
 fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> Action<'p> {
     if plan.limiter.is_off() {
-        return run_uncharged(plan);
+        return Action::Run(uncharged(plan));
     }
+    // Shadows are charged after the enforced rules, so that those decide as they would without them.
     let (mut demands, mut shadows) = (RuleDemands::new(), Vec::new());
     for (position, planned) in plan.iter().enumerate() {
         if !planned.applies_to(head, || plan.limiter.random().next()) {
@@ -87,12 +88,10 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> Action<'p> {
             Err(_) => tell_unasked(plan, planned, Outcome::NoKey),
         }
     }
-    let action = match demands.is_empty() {
-        true => run_uncharged(plan),
-        false => ask(plan, demands),
-    };
-    let action = if plan.counts_refusals { lock_out::count_after(plan, action) } else { action };
-    if shadows.is_empty() { action } else { shadow::charge_after(plan, action, shadows) }
+    match demands.is_empty() {
+        true => shadow::charge_first(plan, uncharged(plan), shadows),
+        false => ask(plan, demands, shadows),
+    }
 }
 
 /// Tells the observers of a request that a rule does not charge.
@@ -105,10 +104,10 @@ fn tell_unasked(plan: &Plan, planned: &PlannedRule, outcome: Outcome) {
 }
 
 /// Asks the store, and makes an action of its answer, now or later.
-fn ask<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> Action<'p> {
+fn ask<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>, shadows: Vec<Shadow>) -> Action<'p> {
     let submission = Submission::new(plan, &demands);
     let pending = match plan.limiter.ask(&mut demands, submission.asking) {
-        Asked::Decided(decided) => return act(plan, submission, demands, decided),
+        Asked::Decided(decided) => return act(plan, submission, demands, shadows, decided),
         Asked::Pending(pending) => pending,
     };
     // In all other cases the tokens of a request that is dropped here stay taken anyway, and no task
@@ -117,7 +116,7 @@ fn ask<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>) -> Action<'p> {
     let (plan, demands) = (Arc::clone(plan), to_static(&demands));
     let acting = async move {
         let decided = pending.decide(&plan.limiter, &demands).await;
-        act(&plan, submission, demands, decided)
+        act(&plan, submission, demands, shadows, decided)
     };
     Action::Pending(match gives_back {
         false => Box::pin(acting),
@@ -137,17 +136,27 @@ fn act<'p>(
     plan: &Arc<Plan>,
     submission: Submission,
     demands: RuleDemands<'p>,
+    shadows: Vec<Shadow>,
     decided: Decided,
 ) -> Action<'p> {
+    let Submission { status, jitter, .. } = submission;
     match decided {
-        Decided::Admitted(answer) => Action::Run(on_admission(plan, &demands, &answer)),
-        Decided::Reserved(answer, place) => enqueue(plan, submission, demands, answer, place),
-        Decided::Refused(Refused { answer, could_wait }) => {
-            let status = if could_wait { submission.status } else { TOO_MANY };
-            submission.refuse(demands, answer, status, !could_wait)
+        Decided::Admitted(answer) => {
+            shadow::charge_first(plan, on_admission(plan, &demands, &answer), shadows)
+        }
+        Decided::Reserved(answer, place) => {
+            enqueue(plan, submission, demands, shadows, answer, place)
+        }
+        // For want of a place in the queue, so it is not the limits that refuse it.
+        Decided::Refused(Refused { answer: outcome, could_wait: true }) => {
+            Action::Reject(Rejection::Refused(Refusal { demands, outcome, status, jitter }))
+        }
+        Decided::Refused(Refused { answer: outcome, .. }) => {
+            let status = TOO_MANY;
+            lock_out::count_first(plan, Refusal { demands, outcome, status, jitter })
         }
         Decided::TooLarge(error) => Action::Reject(Rejection::Unasked(error)),
-        Decided::Uncounted => run_uncharged(plan),
+        Decided::Uncounted => shadow::charge_first(plan, uncharged(plan), shadows),
         Decided::Failed(error) => unavailable(&error),
     }
 }
@@ -189,17 +198,6 @@ impl Submission {
         let asking = Asking { mode, longest, is_drained: true, ..asking };
         Self { asking, status, jitter }
     }
-
-    fn refuse<'p>(
-        self,
-        demands: RuleDemands<'p>,
-        outcome: CompleteAnswer,
-        status: StatusCode,
-        by_limits: bool,
-    ) -> Action<'p> {
-        let jitter = self.jitter;
-        Action::Reject(Rejection::Refused(Refusal { demands, outcome, status, jitter, by_limits }))
-    }
 }
 
 /// Lets a request wait for its turn, unless the queue has filled up in the meantime.
@@ -207,6 +205,7 @@ fn enqueue<'p>(
     plan: &Arc<Plan>,
     submission: Submission,
     demands: RuleDemands<'p>,
+    shadows: Vec<Shadow>,
     answer: CompleteAnswer,
     place: Place,
 ) -> Action<'p> {
@@ -226,7 +225,9 @@ fn enqueue<'p>(
         // gives up the slot.
         Err(refusal) => {
             plan.limiter.tell(&demands, asking, &answer, Some(Outcome::QueueFull));
-            return submission.refuse(demands, answer, status_of_refusal(&queue, refusal), false);
+            let (status, jitter) = (status_of_refusal(&queue, refusal), submission.jitter);
+            let refusal = Refusal { demands, outcome: answer, status, jitter };
+            return Action::Reject(Rejection::Refused(refusal));
         }
     };
     // The jitter never pushes a turn beyond the longest wait. If the request was told a later instant,
@@ -240,7 +241,6 @@ fn enqueue<'p>(
     let ledger = RequestLedger::from_outcome(plan, &demands, &answer);
     let promised = wait.saturating_add(jitter);
     let stay = plan.limiter.join(&demands, asking, &answer, &limit, promised);
-    let shadows = Vec::new();
     let waiter = QueuedWaiter { limit, guard, ledger, shadows, stay, patience };
     Action::Queue(Box::new(QueuedSlot { booking, jitter, waiter }))
 }
@@ -278,12 +278,12 @@ pub(super) fn on_admission(
     OnResponse::new(fields, None, RunningLedger(ledger))
 }
 
-/// Runs a request without charging it.
-fn run_uncharged<'p>(plan: &Arc<Plan>) -> Action<'p> {
+/// What to do with the response of a request that was not charged.
+fn uncharged(plan: &Arc<Plan>) -> OnResponse {
     let ledger = plan.tracks_charges.then(|| Arc::new(RequestLedger::new(plan)));
     let removes = plan.settings.foreign_fields == ForeignFields::Remove;
     let fields = removes.then(|| plan.fields().build());
-    Action::Run(OnResponse::new(fields, None, RunningLedger(ledger)))
+    OnResponse::new(fields, None, RunningLedger(ledger))
 }
 
 /// The store has not decided.

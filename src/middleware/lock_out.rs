@@ -2,27 +2,19 @@
 
 use std::sync::Arc;
 
-use super::action::{Action, Refusal, Rejection, to_static};
+use super::action::{Action, Refusal, Rejection};
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
 use crate::backend::Answer;
 use crate::limiter::{BlockAfter, Demand, DetachOnDrop, refusals_to_count};
 
-/// Counts a request that was refused, before it is answered.
-pub(super) fn count_after<'p>(plan: &Arc<Plan>, action: Action<'p>) -> Action<'p> {
-    let plan = Arc::clone(plan);
-    action.then(move |action| match action {
-        Action::Reject(Rejection::Refused(refusal))
-            if counted(&plan, &refusal).next().is_some() =>
-        {
-            let Refusal { demands, outcome, status, jitter, by_limits } = refusal;
-            let demands = to_static(&demands);
-            let refusal = Refusal { demands, outcome, status, jitter, by_limits };
-            let rejecting = async move { Action::Reject(reject(plan, refusal).await) };
-            Action::Pending(Box::pin(rejecting))
-        }
-        action => action,
-    })
+/// Rejects a request that limits have refused, once that is counted.
+pub(super) fn count_first<'p>(plan: &Arc<Plan>, refusal: Refusal<'p>) -> Action<'p> {
+    if !plan.counts_refusals || counted(plan, &refusal).next().is_none() {
+        return Action::Reject(Rejection::Refused(refusal));
+    }
+    let (plan, refusal) = (Arc::clone(plan), refusal.into_static());
+    Action::Pending(Box::pin(async move { Action::Reject(reject(plan, refusal).await) }))
 }
 
 /// Counts a request that was refused, and returns its rejection: with the time of the block, if that
@@ -52,9 +44,7 @@ fn counted<'x>(
     plan: &'x Plan,
     refusal: &'x Refusal<'_>,
 ) -> impl Iterator<Item = (&'x Demand<RuleLimit<'x>>, &'x BlockAfter)> {
-    let Refusal { demands, outcome, .. } = refusal;
-    let refused = refusal.by_limits.then(|| refusals_to_count(demands, outcome));
-    refused.into_iter().flatten().filter_map(|demand| {
+    refusals_to_count(&refusal.demands, &refusal.outcome).filter_map(|demand| {
         let rule = &plan.rule_at(demand.limit.rule)?.rule;
         Some((demand, rule.options.as_ref()?.block_after.as_ref()?))
     })

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::action::{Action, Shadow};
 use super::ledger::RequestLedger;
 use super::log::{WOULD_BE, log_refusal, log_unasked};
+use super::on_response::OnResponse;
 use super::plan::Plan;
 use crate::backend::Answer;
 use crate::limiter::{
@@ -17,30 +18,21 @@ use crate::limiter::{
 /// The rest of some shadows, whose store has not answered at once.
 type PendingShadows = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Charges the shadow rules for a request that is not rejected: at once, or at its turn if it waits.
-/// They come after the enforced rules, so that those decide as they would without shadows.
-pub(super) fn charge_after<'p>(
+/// Runs an admitted request once its shadow rules are charged.
+pub(super) fn charge_first<'p>(
     plan: &Arc<Plan>,
-    action: Action<'p>,
+    on_response: OnResponse,
     shadows: Vec<Shadow>,
 ) -> Action<'p> {
-    let plan = Arc::clone(plan);
-    action.then(move |action| match action {
-        Action::Run(on_response) => match charge(&plan, on_response.ledger(), shadows) {
-            None => Action::Run(on_response),
-            // A request that is dropped meanwhile charges no further shadows. Its action is dropped
-            // with it, and settles or gives up what was taken.
-            Some(rest) => Action::Pending(Box::pin(async move {
-                rest.await;
-                Action::Run(on_response)
-            })),
-        },
-        Action::Queue(mut slot) => {
-            slot.waiter.shadows = shadows;
-            Action::Queue(slot)
-        }
-        action @ (Action::Reject(_) | Action::Pending(_)) => action,
-    })
+    match charge(plan, on_response.ledger(), shadows) {
+        None => Action::Run(on_response),
+        // A request that is dropped meanwhile charges no further shadows. Its action is dropped with
+        // it, and settles or gives up what was taken.
+        Some(rest) => Action::Pending(Box::pin(async move {
+            rest.await;
+            Action::Run(on_response)
+        })),
+    }
 }
 
 /// Charges shadows, each on its own. With a store that answers at once, as in memory, no future is
