@@ -15,7 +15,7 @@ use super::ledger::RequestLedger;
 use super::lock_out;
 use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
-use super::planned_rule::{PlannedRule, RuleLimit};
+use super::planned_rule::{Demanded, PlannedRule, RuleLimit};
 use super::queue::{Queue, QueueRefusal};
 use super::reject::{TOO_MANY, render};
 use super::shadow;
@@ -30,29 +30,16 @@ use crate::limiter::{
 
 /// Decides about a request.
 pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
-    render_action(plan, head, decide_all(plan, head))
+    decide_demanded(plan, head, None)
 }
 
-/// Decides about a request by what its only rule
-/// [demands](super::planned_rule::PlannedRule::demand).
-#[cfg(feature = "memory")]
-pub(super) fn decide_one(
-    plan: &Arc<Plan>,
+/// As [`decide`]. `first`: what the first rule demands, if that is known.
+pub(super) fn decide_demanded<'p>(
+    plan: &'p Arc<Plan>,
     head: &Head<'_>,
-    demand: Result<Option<Demand<RuleLimit<'_>>>, super::rule::NoKey>,
+    first: Option<Demanded<'p>>,
 ) -> RenderedAction {
-    let action = match demand {
-        Ok(Some(demand)) => ask(plan, RuleDemands::from_buf([demand]), Vec::new()),
-        Ok(None) => {
-            tell_unasked(plan, &plan.first, Outcome::Exempt);
-            Action::Run(uncharged(plan))
-        }
-        Err(no_key) => {
-            tell_unasked(plan, &plan.first, Outcome::NoKey);
-            Action::Reject(Rejection::NoKey(no_key))
-        }
-    };
-    render_action(plan, head, action)
+    render_action(plan, head, decide_all(plan, head, first))
 }
 
 /// Renders the response to a request that is rejected at once.
@@ -65,7 +52,11 @@ fn render_action(plan: &Plan, head: &Head<'_>, action: Action<'_>) -> RenderedAc
     }
 }
 
-fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> Action<'p> {
+fn decide_all<'p>(
+    plan: &'p Arc<Plan>,
+    head: &Head<'_>,
+    mut first: Option<Demanded<'p>>,
+) -> Action<'p> {
     if plan.limiter.is_off() {
         return Action::Run(uncharged(plan));
     }
@@ -75,7 +66,8 @@ fn decide_all<'p>(plan: &'p Arc<Plan>, head: &Head<'_>) -> Action<'p> {
         if !planned.applies_to(head, || plan.limiter.random().next()) {
             continue;
         }
-        match planned.demand(&plan.limiter, head, position) {
+        let demanded = first.take();
+        match demanded.unwrap_or_else(|| planned.demand(&plan.limiter, head, position)) {
             Ok(Some(demand)) if planned.enforces(&demand) => demands.push(demand),
             Ok(Some(demand)) => shadows.push(demand.with_limit(demand.limit.to_static())),
             Ok(None) => tell_unasked(plan, planned, Outcome::Exempt),

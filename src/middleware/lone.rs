@@ -6,7 +6,7 @@ use std::slice;
 use std::sync::Arc;
 
 use super::action::RenderedAction;
-use super::decide::{decide, decide_one, on_admission};
+use super::decide::{decide, decide_demanded, on_admission};
 use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::planned_rule::demand;
@@ -39,7 +39,7 @@ fn charge(
     plan: &Arc<Plan>,
     memory: &Memory,
     head: &Head<'_>,
-    demanded: Demanded<'_>,
+    demanded: Known<'_>,
     units: Units,
 ) -> RenderedAction {
     let (limit, key, cost) = demanded;
@@ -65,7 +65,7 @@ fn charge(
 fn decide_unusual(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>, key: &Key) -> RenderedAction {
     let planned = &plan.first;
     let Some(choice) = planned.choose(&plan.limiter, head) else {
-        return decide_one(plan, head, Ok(None));
+        return decide_demanded(plan, head, Some(Ok(None)));
     };
     let (limit, explicit_cost) = (&*choice, planned.cost(head));
     let units = units_of(limit, explicit_cost.unwrap_or(1), Terms::AT_ONCE);
@@ -73,12 +73,16 @@ fn decide_unusual(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>, key: &Key)
         Ok(units) if !limit.is_in_shards() => {
             charge(plan, memory, head, (limit, key, explicit_cost), units)
         }
-        _ => decide_one(plan, head, Ok(Some(demand(choice, key.clone(), explicit_cost, 0)))),
+        _ => decide_demanded(
+            plan,
+            head,
+            Some(Ok(Some(demand(choice, key.clone(), explicit_cost, 0)))),
+        ),
     }
 }
 
 /// What the request demands: of which limit, by which key, and the cost if one was set.
-type Demanded<'r> = (&'r Arc<Limit>, &'r Key, Option<u64>);
+type Known<'r> = (&'r Arc<Limit>, &'r Key, Option<u64>);
 
 /// A request that is not admitted, or to whose response more is to be done.
 #[cold]
@@ -86,7 +90,7 @@ type Demanded<'r> = (&'r Arc<Limit>, &'r Key, Option<u64>);
 fn act(
     plan: &Arc<Plan>,
     head: &Head<'_>,
-    (limit, key, explicit_cost): Demanded<'_>,
+    (limit, key, explicit_cost): Known<'_>,
     applied: Applied,
 ) -> RenderedAction {
     let jitter = plan.limiter.random().up_to(plan.settings.jitter);
@@ -116,7 +120,7 @@ fn act(
 fn decide_unknown(
     plan: &Arc<Plan>,
     head: &Head<'_>,
-    demanded: Demanded<'_>,
+    demanded: Known<'_>,
     units: Units,
     unknown: UnknownBucket<'_>,
 ) -> RenderedAction {
@@ -135,7 +139,11 @@ fn decide_keyless(
     head: &Head<'_>,
     extracted: Result<Extracted, KeyError>,
 ) -> RenderedAction {
-    decide_one(plan, head, plan.first.demand_without_key(&plan.limiter, head, extracted, 0))
+    decide_demanded(
+        plan,
+        head,
+        Some(plan.first.demand_without_key(&plan.limiter, head, extracted, 0)),
+    )
 }
 
 /// Tells the observers what the bucket has answered.

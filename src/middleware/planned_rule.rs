@@ -41,6 +41,9 @@ pub(super) struct RuleLimit<'p> {
 /// The rule's limit, the one that was chosen for a request, or the one that stands in their place.
 pub(super) type LimitRef<'p> = Cow<'p, Arc<Limit>>;
 
+/// What a rule demands for a request: nothing if that is not limited.
+pub(super) type Demanded<'p> = Result<Option<Demand<RuleLimit<'p>>>, NoKey>;
+
 /// Makes the demand of the rule at this position.
 pub(super) fn demand(
     limit: LimitRef<'_>,
@@ -108,7 +111,7 @@ impl PlannedRule {
         limiter: &'p RateLimiter,
         head: &Head<'_>,
         position: usize,
-    ) -> Result<Option<Demand<RuleLimit<'p>>>, NoKey> {
+    ) -> Demanded<'p> {
         match self.extract(head) {
             Ok(Extracted::Key(key)) => Ok(self.demand_by(limiter, head, key, position)),
             keyless => self.demand_without_key(limiter, head, keyless, position),
@@ -128,7 +131,7 @@ impl PlannedRule {
         limiter: &'p RateLimiter,
         head: &Head<'_>,
         position: usize,
-    ) -> Result<Option<Demand<RuleLimit<'p>>>, NoKey> {
+    ) -> Demanded<'p> {
         let key = match self.extract(head) {
             Ok(Extracted::Key(key)) => Some(key),
             keyless => self.key_in_place(head, &keyless)?,
@@ -162,7 +165,7 @@ impl PlannedRule {
         head: &Head<'_>,
         extracted: Result<Extracted, KeyError>,
         position: usize,
-    ) -> Result<Option<Demand<RuleLimit<'p>>>, NoKey> {
+    ) -> Demanded<'p> {
         let key = self.key_in_place(head, &extracted)?;
         Ok(key.and_then(|key| self.demand_by(limiter, head, key, position)))
     }
