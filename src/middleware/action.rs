@@ -4,10 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use smallvec::SmallVec;
 
-use super::body::RefusalText;
 use super::ledger::RequestLedger;
 use super::on_response::OnResponse;
 use super::planned_rule::RuleLimit;
@@ -23,25 +22,17 @@ pub(super) type RuleDemands<'p> = SmallVec<[Demand<RuleLimit<'p>>; 1]>;
 /// What a rule in shadow mode demands for a request.
 pub(super) type Shadow = Demand<RuleLimit<'static>>;
 
-/// The decision about a request.
-pub(super) enum Action<'p> {
+/// The decision about a request, with the reason or the response if it is rejected.
+pub(super) enum Action<R = Rejection<'static>> {
     Run(OnResponse),
     /// It waits for its turn, then runs.
     Queue(Box<QueuedSlot>),
-    Reject(Rejection<'p>),
+    Reject(R),
     /// The store answers later.
     Pending(PendingAction),
 }
 
-/// An action with its rejection rendered as a response, while the head of the request is at hand.
-pub(super) enum RenderedAction {
-    Run(OnResponse),
-    Queue(Box<QueuedSlot>),
-    Respond(Response<RefusalText>),
-    Pending(PendingAction),
-}
-
-pub(super) type PendingAction = Pin<Box<dyn Future<Output = Action<'static>> + Send>>;
+pub(super) type PendingAction = Pin<Box<dyn Future<Output = Action> + Send>>;
 
 /// Why a request is rejected. It is data, as rendering it takes the head of the request.
 pub(super) enum Rejection<'p> {

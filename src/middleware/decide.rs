@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Response, StatusCode};
 
 use super::action::{
-    Action, Patience, QueuedSlot, QueuedWaiter, Refusal, Rejection, RenderedAction, RuleDemands,
-    Shadow, to_static,
+    Action, Patience, QueuedSlot, QueuedWaiter, Refusal, Rejection, RuleDemands, Shadow, to_static,
 };
 use super::advertise::field_set;
+use super::body::RefusalText;
 use super::ledger::RequestLedger;
 use super::lock_out;
 use super::on_response::{OnResponse, RunningLedger};
@@ -29,7 +29,7 @@ use crate::limiter::{
 };
 
 /// Decides about a request.
-pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
+pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> Action<Response<RefusalText>> {
     decide_demanded(plan, head, None)
 }
 
@@ -38,17 +38,12 @@ pub(super) fn decide_demanded<'p>(
     plan: &'p Arc<Plan>,
     head: &Head<'_>,
     first: Option<Demanded<'p>>,
-) -> RenderedAction {
-    render_action(plan, head, decide_all(plan, head, first))
-}
-
-/// Renders the response to a request that is rejected at once.
-fn render_action(plan: &Plan, head: &Head<'_>, action: Action<'_>) -> RenderedAction {
-    match action {
-        Action::Run(on_response) => RenderedAction::Run(on_response),
-        Action::Queue(slot) => RenderedAction::Queue(slot),
-        Action::Reject(rejection) => RenderedAction::Respond(render(plan, &rejection, head)),
-        Action::Pending(pending) => RenderedAction::Pending(pending),
+) -> Action<Response<RefusalText>> {
+    match decide_all(plan, head, first) {
+        Action::Run(on_response) => Action::Run(on_response),
+        Action::Queue(slot) => Action::Queue(slot),
+        Action::Reject(rejection) => Action::Reject(render(plan, &rejection, head)),
+        Action::Pending(pending) => Action::Pending(pending),
     }
 }
 
@@ -56,7 +51,7 @@ fn decide_all<'p>(
     plan: &'p Arc<Plan>,
     head: &Head<'_>,
     mut first: Option<Demanded<'p>>,
-) -> Action<'p> {
+) -> Action<Rejection<'p>> {
     if plan.limiter.is_off() {
         return Action::Run(uncharged(plan));
     }
@@ -96,7 +91,11 @@ fn tell_unasked(plan: &Plan, planned: &PlannedRule, outcome: Outcome) {
 }
 
 /// Asks the store, and makes an action of its answer, now or later.
-fn ask<'p>(plan: &'p Arc<Plan>, mut demands: RuleDemands<'p>, shadows: Vec<Shadow>) -> Action<'p> {
+fn ask<'p>(
+    plan: &'p Arc<Plan>,
+    mut demands: RuleDemands<'p>,
+    shadows: Vec<Shadow>,
+) -> Action<Rejection<'p>> {
     let submission = Submission::new(plan, &demands);
     let pending = match plan.limiter.ask(&mut demands, submission.asking) {
         Asked::Decided(decided) => return act(plan, submission, demands, shadows, decided),
@@ -130,7 +129,7 @@ fn act<'p>(
     demands: RuleDemands<'p>,
     shadows: Vec<Shadow>,
     decided: Decided,
-) -> Action<'p> {
+) -> Action<Rejection<'p>> {
     let Submission { status, jitter, .. } = submission;
     match decided {
         Decided::Admitted(answer) => {
@@ -200,7 +199,7 @@ fn enqueue<'p>(
     shadows: Vec<Shadow>,
     answer: CompleteAnswer,
     place: Place,
-) -> Action<'p> {
+) -> Action<Rejection<'p>> {
     let (asking, wait) = (submission.asking, answer.wait());
     let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
     let grants: Vec<_> = answer.grants(owned).collect();
@@ -279,7 +278,7 @@ fn uncharged(plan: &Arc<Plan>) -> OnResponse {
 }
 
 /// The store has not decided.
-fn unavailable<'p>(error: &BackendError) -> Action<'p> {
+fn unavailable<'p>(error: &BackendError) -> Action<Rejection<'p>> {
     Action::Reject(Rejection::unavailable(error))
 }
 

@@ -9,7 +9,7 @@ use crate::backend::Answer;
 use crate::limiter::{BlockAfter, Demand, DetachOnDrop, refusals_to_count};
 
 /// Rejects a request that limits have refused, once that is counted.
-pub(super) fn count_first<'p>(plan: &Arc<Plan>, refusal: Refusal<'p>) -> Action<'p> {
+pub(super) fn count_first<'p>(plan: &Arc<Plan>, refusal: Refusal<'p>) -> Action<Rejection<'p>> {
     if !plan.counts_refusals || counted(plan, &refusal).next().is_none() {
         return Action::Reject(Rejection::Refused(refusal));
     }

@@ -5,7 +5,10 @@ use std::borrow::Cow;
 use std::slice;
 use std::sync::Arc;
 
-use super::action::RenderedAction;
+use http::Response;
+
+use super::action::Action;
+use super::body::RefusalText;
 use super::decide::{decide, decide_demanded, on_admission};
 use super::on_response::OnResponse;
 use super::plan::Plan;
@@ -20,7 +23,7 @@ use crate::limiter::{CompleteAnswer, Level, Limit, Report, units_of};
 // Not inlined, so it is compiled once and not for each service. What few requests need has functions
 // of its own, so that it does not lie between the instructions of all others.
 #[inline(never)]
-pub(super) fn decide_lone(plan: &Arc<Plan>, head: &Head<'_>) -> RenderedAction {
+pub(super) fn decide_lone(plan: &Arc<Plan>, head: &Head<'_>) -> Action<Response<RefusalText>> {
     let (true, Some(memory)) = (plan.is_lone, plan.limiter.memory()) else {
         return decide(plan, head);
     };
@@ -41,7 +44,7 @@ fn charge(
     head: &Head<'_>,
     demanded: Known<'_>,
     units: Units,
-) -> RenderedAction {
+) -> Action<Response<RefusalText>> {
     let (limit, key, cost) = demanded;
     match memory.charge(&Charge::take(limit.bucket_of(key), limit.bucket(), units)) {
         Ok((at, reading)) => {
@@ -52,7 +55,7 @@ fn charge(
             if reading.verdict() == Verdict::Admitted
                 && let Some(on_response) = OnResponse::of_lone(plan, limit, level)
             {
-                return RenderedAction::Run(on_response);
+                return Action::Run(on_response);
             }
             act(plan, head, demanded, Applied::one(at, reading))
         }
@@ -62,7 +65,12 @@ fn charge(
 
 /// Whose limit or cost depends on the request, or whose limit is in shards or grants less.
 #[inline(never)]
-fn decide_unusual(plan: &Arc<Plan>, memory: &Memory, head: &Head<'_>, key: &Key) -> RenderedAction {
+fn decide_unusual(
+    plan: &Arc<Plan>,
+    memory: &Memory,
+    head: &Head<'_>,
+    key: &Key,
+) -> Action<Response<RefusalText>> {
     let planned = &plan.first;
     let Some(choice) = planned.choose(&plan.limiter, head) else {
         return decide_demanded(plan, head, Some(Ok(None)));
@@ -92,7 +100,7 @@ fn act(
     head: &Head<'_>,
     (limit, key, explicit_cost): Known<'_>,
     applied: Applied,
-) -> RenderedAction {
+) -> Action<Response<RefusalText>> {
     let jitter = plan.limiter.random().up_to(plan.settings.jitter);
     if let [reading] = applied.readings()
         && reading.verdict() != Verdict::Admitted
@@ -101,16 +109,14 @@ fn act(
         let level = Level::new(limit, slice::from_ref(reading), cost, applied.now());
         let after = reading.wait().saturating_add(jitter);
         if let Some(response) = render_lone(plan, limit, &level, after, head) {
-            return RenderedAction::Respond(response);
+            return Action::Reject(response);
         }
     }
     let demands = [demand(Cow::Borrowed(limit), key.clone(), explicit_cost, 0)];
     let outcome = CompleteAnswer::of_memory(applied);
     match outcome.verdict() {
-        Verdict::Admitted => RenderedAction::Run(on_admission(plan, &demands, &outcome)),
-        _ => RenderedAction::Respond(render_refusal(
-            plan, &demands, &outcome, TOO_MANY, jitter, head,
-        )),
+        Verdict::Admitted => Action::Run(on_admission(plan, &demands, &outcome)),
+        _ => Action::Reject(render_refusal(plan, &demands, &outcome, TOO_MANY, jitter, head)),
     }
 }
 
@@ -123,7 +129,7 @@ fn decide_unknown(
     demanded: Known<'_>,
     units: Units,
     unknown: UnknownBucket<'_>,
-) -> RenderedAction {
+) -> Action<Response<RefusalText>> {
     let (limit, key, cost) = demanded;
     let applied = unknown.charge(&Charge::take(limit.bucket_of(key), limit.bucket(), units));
     for reading in applied.readings().iter().filter(|_| plan.is_observed) {
@@ -138,7 +144,7 @@ fn decide_keyless(
     plan: &Arc<Plan>,
     head: &Head<'_>,
     extracted: Result<Extracted, KeyError>,
-) -> RenderedAction {
+) -> Action<Response<RefusalText>> {
     decide_demanded(
         plan,
         head,

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::action::{PendingAction, QueuedSlot, RenderedAction};
+use super::action::{Action, PendingAction, QueuedSlot};
 use super::body::{RefusalText, ResponseBody};
 #[cfg(not(feature = "memory"))]
 use super::decide::decide;
@@ -66,10 +66,10 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
         let on_response = match decide(&self.plan, &Head::new(&request)) {
-            RenderedAction::Run(on_response) => on_response,
-            RenderedAction::Respond(response) => return self.reject(request, response),
-            RenderedAction::Queue(slot) => return self.enqueue(request, *slot),
-            RenderedAction::Pending(pending) => return self.put_off(request, pending),
+            Action::Run(on_response) => on_response,
+            Action::Reject(response) => return self.reject(request, response),
+            Action::Queue(slot) => return self.enqueue(request, *slot),
+            Action::Pending(pending) => return self.put_off(request, pending),
         };
         let request = match &on_response {
             OnResponse::Tasks(_) => exposed(request, &on_response),

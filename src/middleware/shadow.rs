@@ -19,11 +19,11 @@ use crate::limiter::{
 type PendingShadows = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Runs an admitted request once its shadow rules are charged.
-pub(super) fn charge_first<'p>(
+pub(super) fn charge_first<R>(
     plan: &Arc<Plan>,
     on_response: OnResponse,
     shadows: Vec<Shadow>,
-) -> Action<'p> {
+) -> Action<R> {
     match charge(plan, on_response.ledger(), shadows) {
         None => Action::Run(on_response),
         // A request that is dropped meanwhile charges no further shadows. Its action is dropped with
