@@ -1,23 +1,22 @@
 //! Decides about a request: collects what its rules demand, asks the limiter for it, and turns the
 //! decision into an action.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Response, StatusCode};
 
-use super::action::{
-    Action, Patience, QueuedSlot, QueuedWaiter, Refusal, Rejection, RuleDemands, Shadow, to_static,
-};
 use super::advertise::field_set;
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
 use super::lock_out;
 use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
-use super::planned_rule::{Demanded, PlannedRule, RuleLimit};
+use super::planned_rule::{Demanded, PlannedRule, RuleDemands, RuleLimit, Shadow, to_static};
 use super::queue::{Queue, QueueRefusal};
-use super::reject::{TOO_MANY, render};
+use super::queued_call::{Patience, PendingTurn, QueuedWaiter, wait};
+use super::reject::{Refusal, Rejection, TOO_MANY, render};
 use super::shadow;
 use super::waiter_counter::KeyHashes;
 use crate::backend::{Answer, BackendError};
@@ -27,6 +26,18 @@ use crate::limiter::{
     Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, DetachOnDrop, Grant, Mode,
     Outcome, Place, Refused, Report,
 };
+
+/// The decision about a request, with the reason or the response if it is rejected.
+pub(super) enum Action<R = Rejection<'static>> {
+    Run(OnResponse),
+    /// It waits for its turn, then runs.
+    Queue(PendingTurn),
+    Reject(R),
+    /// The store answers later.
+    Pending(PendingAction),
+}
+
+pub(super) type PendingAction = Pin<Box<dyn Future<Output = Action> + Send>>;
 
 /// Decides about a request.
 pub(super) fn decide(plan: &Arc<Plan>, head: &Head<'_>) -> Action<Response<RefusalText>> {
@@ -41,7 +52,7 @@ pub(super) fn decide_demanded<'p>(
 ) -> Action<Response<RefusalText>> {
     match decide_all(plan, head, first) {
         Action::Run(on_response) => Action::Run(on_response),
-        Action::Queue(slot) => Action::Queue(slot),
+        Action::Queue(waiting) => Action::Queue(waiting),
         Action::Reject(rejection) => Action::Reject(render(plan, &rejection, head)),
         Action::Pending(pending) => Action::Pending(pending),
     }
@@ -76,7 +87,7 @@ fn decide_all<'p>(
         }
     }
     match demands.is_empty() {
-        true => shadow::charge_first(plan, uncharged(plan), shadows),
+        true => run(plan, uncharged(plan), shadows),
         false => ask(plan, demands, shadows),
     }
 }
@@ -132,9 +143,7 @@ fn act<'p>(
 ) -> Action<Rejection<'p>> {
     let Submission { status, jitter, .. } = submission;
     match decided {
-        Decided::Admitted(answer) => {
-            shadow::charge_first(plan, on_admission(plan, &demands, &answer), shadows)
-        }
+        Decided::Admitted(answer) => run(plan, on_admission(plan, &demands, &answer), shadows),
         Decided::Reserved(answer, place) => {
             enqueue(plan, submission, demands, shadows, answer, place)
         }
@@ -144,12 +153,34 @@ fn act<'p>(
         }
         Decided::Refused(Refused { answer: outcome, .. }) => {
             let status = TOO_MANY;
-            lock_out::count_first(plan, Refusal { demands, outcome, status, jitter })
+            refuse(plan, Refusal { demands, outcome, status, jitter })
         }
         Decided::TooLarge(error) => Action::Reject(Rejection::Unasked(error)),
-        Decided::Uncounted => shadow::charge_first(plan, uncharged(plan), shadows),
+        Decided::Uncounted => run(plan, uncharged(plan), shadows),
         Decided::Failed(error) => unavailable(&error),
     }
+}
+
+/// Runs an admitted request once its shadow rules are charged.
+fn run<R>(plan: &Arc<Plan>, on_response: OnResponse, shadows: Vec<Shadow>) -> Action<R> {
+    match shadow::charge(plan, on_response.ledger(), shadows) {
+        None => Action::Run(on_response),
+        // A request that is dropped meanwhile charges no further shadows. Its action is dropped with
+        // it, and settles or gives up what was taken.
+        Some(rest) => Action::Pending(Box::pin(async move {
+            rest.await;
+            Action::Run(on_response)
+        })),
+    }
+}
+
+/// Rejects a request that limits have refused, once that is counted.
+fn refuse<'p>(plan: &Arc<Plan>, refusal: Refusal<'p>) -> Action<Rejection<'p>> {
+    if !plan.counts_refusals || lock_out::counted(plan, &refusal).next().is_none() {
+        return Action::Reject(Rejection::Refused(refusal));
+    }
+    let (plan, refusal) = (Arc::clone(plan), refusal.into_static());
+    Action::Pending(Box::pin(async move { Action::Reject(lock_out::reject(plan, refusal).await) }))
 }
 
 /// What a layer asks for a request, and how it answers.
@@ -200,19 +231,19 @@ fn enqueue<'p>(
     answer: CompleteAnswer,
     place: Place,
 ) -> Action<Rejection<'p>> {
-    let (asking, wait) = (submission.asking, answer.wait());
+    let (asking, told) = (submission.asking, answer.wait());
     let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
     let grants: Vec<_> = answer.grants(owned).collect();
-    let booking = place.hold(&plan.limiter, &answer, grants.iter());
-    let (Some(queue), Some(limit), Some(booking)) =
-        (plan.settings.queue, Grant::slowest(grants.iter()).cloned(), booking)
+    let slot = place.hold(&plan.limiter, &answer, grants.iter());
+    let (Some(queue), Some(limit), Some(slot)) =
+        (plan.settings.queue, Grant::slowest(grants.iter()).cloned(), slot)
     else {
         return unavailable(&BackendError::incomplete());
     };
     // Counted only here: a request that need not wait does not count.
     let guard = match plan.waiters.add(&queue, counted_keys(plan, &demands)) {
         Ok(guard) => guard,
-        // Others have taken the places since the check. `booking` is dropped with this scope, and
+        // Others have taken the places since the check. `slot` is dropped with this scope, and
         // gives up the slot.
         Err(refusal) => {
             plan.limiter.tell(&demands, asking, &answer, Some(Outcome::QueueFull));
@@ -224,16 +255,16 @@ fn enqueue<'p>(
     // The jitter never pushes a turn beyond the longest wait. If the request was told a later instant,
     // it is cut when the turn comes.
     let (max_wait, drawn) = (asking.max_wait(), submission.jitter);
-    let jitter = max_wait.checked_sub(wait).map_or(drawn, |rest| drawn.min(rest));
-    let patience = (wait > max_wait).then(|| {
+    let jitter = max_wait.checked_sub(told).map_or(drawn, |rest| drawn.min(rest));
+    let patience = (told > max_wait).then(|| {
         let demands = to_static(&demands);
         Patience { max_wait, demands, jitter: drawn }
     });
     let ledger = RequestLedger::from_outcome(plan, &demands, &answer);
-    let promised = wait.saturating_add(jitter);
+    let promised = told.saturating_add(jitter);
     let stay = plan.limiter.join(&demands, asking, &answer, &limit, promised);
     let waiter = QueuedWaiter { limit, guard, ledger, shadows, stay, patience };
-    Action::Queue(Box::new(QueuedSlot { booking, jitter, waiter }))
+    Action::Queue(wait(plan, slot, jitter, waiter))
 }
 
 /// The keys for which the request counts as a waiter.

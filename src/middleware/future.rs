@@ -10,13 +10,13 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::action::{Action, PendingAction, QueuedSlot, Rejection};
 use super::body::{RefusalText, ResponseBody};
+use super::decide::{Action, PendingAction};
 use super::on_response::OnResponse;
 use super::plan::Plan;
-use super::queued_call::{PendingTurns, QueuedTurn, wait};
+use super::queued_call::{PendingTurn, QueuedTurn};
 use super::read_on::read_on;
-use super::reject::render;
+use super::reject::{Rejection, render};
 use crate::key::Head;
 
 pin_project! {
@@ -49,7 +49,7 @@ pin_project! {
         // Boxed: most requests are decided at once, and their futures stay small.
         Deciding { pending: PendingAction, held: Option<Box<HeldRequest<S, B>>> },
         Queued {
-            waiting: PendingTurns,
+            waiting: PendingTurn,
             // Its turn has come; the inner service is not called yet.
             turn: Option<Box<QueuedTurn>>,
             held: Option<Box<HeldRequest<S, B>>>,
@@ -60,10 +60,10 @@ pin_project! {
 
 /// A request that waits for the answer of the store, with the service that was made ready for it; or
 /// for its turn, with a clone that is not ready.
-struct HeldRequest<S, B> {
-    service: S,
-    request: Request<B>,
-    plan: Arc<Plan>,
+pub(super) struct HeldRequest<S, B> {
+    pub(super) service: S,
+    pub(super) request: Request<B>,
+    pub(super) plan: Arc<Plan>,
 }
 
 impl<S, B> ResponseFuture<S, B>
@@ -80,24 +80,15 @@ where
 
     /// `service` has to be a clone that is not ready: a ready one may hold a resource while the
     /// request waits.
-    pub(super) fn queued(
-        slot: QueuedSlot,
-        service: S,
-        request: Request<B>,
-        plan: Arc<Plan>,
-    ) -> Self {
-        let held = Box::new(HeldRequest { service, request, plan });
-        Self { state: ResponseState::queued(slot, held) }
+    pub(super) fn deciding(pending: PendingAction, held: Box<HeldRequest<S, B>>) -> Self {
+        Self { state: ResponseState::Deciding { pending, held: Some(held) } }
     }
 
-    pub(super) fn deciding(
-        pending: PendingAction,
-        service: S,
-        request: Request<B>,
-        plan: Arc<Plan>,
-    ) -> Self {
-        let held = Some(Box::new(HeldRequest { service, request, plan }));
-        Self { state: ResponseState::Deciding { pending, held } }
+    pub(super) fn queued(waiting: PendingTurn, held: Box<HeldRequest<S, B>>) -> Self
+    where
+        S: Clone,
+    {
+        Self { state: ResponseState::queued(waiting, held) }
     }
 }
 
@@ -170,10 +161,7 @@ where
                             let future = service.call(request);
                             Self::Running { future, on_response }
                         }
-                        Action::Queue(slot) => {
-                            held.service = held.service.clone();
-                            Self::queued(*slot, held)
-                        }
+                        Action::Queue(waiting) => Self::queued(waiting, held),
                         Action::Reject(rejection) => Self::rejected(*held, &rejection),
                         Action::Pending(pending) => Self::Deciding { pending, held: Some(held) },
                     }
@@ -214,8 +202,13 @@ impl<S, B> ResponseState<S, B>
 where
     S: Service<Request<B>>,
 {
-    fn queued(slot: QueuedSlot, held: Box<HeldRequest<S, B>>) -> Self {
-        Self::Queued { waiting: wait(&held.plan, slot), turn: None, held: Some(held) }
+    fn queued(waiting: PendingTurn, mut held: Box<HeldRequest<S, B>>) -> Self
+    where
+        S: Clone,
+    {
+        // The ready service may hold a resource that other requests need while this one waits.
+        held.service = held.service.clone();
+        Self::Queued { waiting, turn: None, held: Some(held) }
     }
 
     fn rejected(held: HeldRequest<S, B>, rejection: &Rejection<'_>) -> Self

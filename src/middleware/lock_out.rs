@@ -2,20 +2,11 @@
 
 use std::sync::Arc;
 
-use super::action::{Action, Refusal, Rejection};
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
+use super::reject::{Refusal, Rejection};
 use crate::backend::Answer;
 use crate::limiter::{BlockAfter, Demand, DetachOnDrop, refusals_to_count};
-
-/// Rejects a request that limits have refused, once that is counted.
-pub(super) fn count_first<'p>(plan: &Arc<Plan>, refusal: Refusal<'p>) -> Action<Rejection<'p>> {
-    if !plan.counts_refusals || counted(plan, &refusal).next().is_none() {
-        return Action::Reject(Rejection::Refused(refusal));
-    }
-    let (plan, refusal) = (Arc::clone(plan), refusal.into_static());
-    Action::Pending(Box::pin(async move { Action::Reject(reject(plan, refusal).await) }))
-}
 
 /// Counts a request that was refused, and returns its rejection: with the time of the block, if that
 /// blocks a key.
@@ -40,7 +31,7 @@ pub(super) async fn reject(plan: Arc<Plan>, refusal: Refusal<'static>) -> Reject
 }
 
 /// What limits have refused whose rules count refusals.
-fn counted<'x>(
+pub(super) fn counted<'x>(
     plan: &'x Plan,
     refusal: &'x Refusal<'_>,
 ) -> impl Iterator<Item = (&'x Demand<RuleLimit<'x>>, &'x BlockAfter)> {

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use http::Response;
 
-use super::action::Action;
 use super::body::RefusalText;
-use super::decide::{decide, decide_demanded, on_admission};
+use super::decide::{Action, decide, decide_demanded, on_admission};
 use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::planned_rule::demand;

@@ -6,11 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 
-use super::action::Rejection;
 use super::layer::RateLimitLayer;
 use super::plan::Plan;
 use super::planned_rule::PlannedRule;
-use super::reject::render;
+use super::reject::{Rejection, render};
 use crate::algebra::Terms;
 use crate::fields::OutageHint;
 use crate::key::Head;

@@ -291,7 +291,6 @@
 //! The queue releases the next request after this call of the service, or after its `poll_ready`
 //! returned `Pending`. So the inner service is called in the order of admission.
 
-mod action;
 mod actual_cost;
 mod admission;
 mod advertise;

@@ -5,6 +5,8 @@
 use std::borrow::{Borrow, Cow};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::log::Log;
 use super::rule::{MissingKey, NoKey};
 use super::rule::{RequestCost, Rule};
@@ -41,6 +43,12 @@ pub(super) struct RuleLimit<'p> {
 /// The rule's limit, the one that was chosen for a request, or the one that stands in their place.
 pub(super) type LimitRef<'p> = Cow<'p, Arc<Limit>>;
 
+/// What the rules demand for a request; most layers have one rule.
+pub(super) type RuleDemands<'p> = SmallVec<[Demand<RuleLimit<'p>>; 1]>;
+
+/// What a rule in shadow mode demands for a request.
+pub(super) type Shadow = Demand<RuleLimit<'static>>;
+
 /// What a rule demands for a request: nothing if that is not limited.
 pub(super) type Demanded<'p> = Result<Option<Demand<RuleLimit<'p>>>, NoKey>;
 
@@ -74,6 +82,11 @@ impl Borrow<Limit> for RuleLimit<'_> {
     fn borrow(&self) -> &Limit {
         &self.limit
     }
+}
+
+/// The same demands without a lifetime, for an answer that comes later.
+pub(super) fn to_static(demands: &[Demand<RuleLimit<'_>>]) -> RuleDemands<'static> {
+    demands.iter().map(|demand| demand.with_limit(demand.limit.to_static())).collect()
 }
 
 impl PlannedRule {

@@ -2,23 +2,53 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{Request, StatusCode};
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::action::{Patience, QueuedSlot, QueuedWaiter, Refusal, Rejection};
 use super::advertise::{fields_of, levels_at_turn};
+use super::ledger::RequestLedger;
 use super::lock_out;
 use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
-use super::reject::TOO_MANY;
+use super::planned_rule::{RuleDemands, Shadow};
+use super::reject::{Refusal, Rejection, TOO_MANY};
 use super::shadow;
+use super::waiter_counter::WaiterGuard;
 use crate::fields::{self, OutageHint};
-use crate::limiter::{QueueStay, QueueStep, ReservedSlot, Unserved, UsedTurn, wait_for_turn};
+use crate::limiter::{
+    Limit, QueueStay, QueueStep, ReservedSlot, Unserved, UsedTurn, wait_for_turn,
+};
+
+/// What a request holds while it waits.
+pub(super) struct QueuedWaiter {
+    /// The limit that makes it wait: of several, the one with the longest wait.
+    pub(super) limit: Arc<Limit>,
+    /// Counts the request as a waiter until the inner service is called.
+    pub(super) guard: WaiterGuard,
+    pub(super) ledger: Option<Arc<RequestLedger>>,
+    /// Charged at its turn.
+    pub(super) shadows: Vec<Shadow>,
+    /// If the limiter has observers.
+    pub(super) stay: Option<QueueStay>,
+    /// If its turn may come too late.
+    pub(super) patience: Option<Patience>,
+}
+
+/// A request that waits although it was told an instant that is too late.
+pub(super) struct Patience {
+    /// How long it waits.
+    pub(super) max_wait: Duration,
+    /// To be looked at when it gives up.
+    pub(super) demands: RuleDemands<'static>,
+    /// Added to the wait of its refusal.
+    pub(super) jitter: Duration,
+}
 
 /// The turn of a request, or why it has left the queue.
-pub(super) type PendingTurns =
+pub(super) type PendingTurn =
     Pin<Box<dyn Future<Output = Result<Box<QueuedTurn>, Rejection<'static>>> + Send>>;
 
 /// A request whose turn has come. Dropping it frees the slot and the room in the queue for others.
@@ -28,14 +58,18 @@ pub(super) struct QueuedTurn {
     waiter: QueuedWaiter,
 }
 
-/// Waits for the turn of `slot`. Dropping the future gives up the slot.
-pub(super) fn wait(plan: &Arc<Plan>, slot: QueuedSlot) -> PendingTurns {
+/// Waits for the turn of `slot`, and for `jitter` longer. Dropping the future gives up the slot.
+pub(super) fn wait(
+    plan: &Arc<Plan>,
+    slot: Box<dyn ReservedSlot>,
+    jitter: Duration,
+    waiter: QueuedWaiter,
+) -> PendingTurn {
     let (plan, since) = (Arc::clone(plan), Instant::now());
     Box::pin(async move {
-        let QueuedSlot { booking, jitter, waiter } = slot;
         let expires = waiter.patience.as_ref().and_then(|one| since.checked_add(one.max_wait));
         let drained_by = Some(Arc::clone(plan.limiter.queues()));
-        let unserved = match wait_for_turn(booking, jitter, drained_by, expires).await {
+        let unserved = match wait_for_turn(slot, jitter, drained_by, expires).await {
             Ok(turn) => return Ok(Box::new(QueuedTurn { turn, since, waiter })),
             Err(unserved) => unserved,
         };

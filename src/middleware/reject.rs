@@ -1,22 +1,60 @@
-//! The responses to requests that do not run.
+//! Why requests do not run, and the responses to them.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 
-use super::action::{Refusal, Rejection};
 use super::advertise::field_set;
 use super::body::RefusalText;
 use super::call_response::{Told, error_fields, is_grpc, respond};
 use super::log::log_unasked;
 use super::on_refusal::RefusedRequest;
 use super::plan::Plan;
-use super::planned_rule::RuleLimit;
+use super::planned_rule::{RuleDemands, RuleLimit, to_static};
 use super::rule::NoKey;
+use crate::backend::BackendError;
 use crate::fields::{self, OutageHint, RetryHint, Wording};
 use crate::key::Head;
 use crate::limiter::{CompleteAnswer, Demand, Level, Limit, RateLimited, Snapshot};
+
+/// Why a request is rejected. It is data, as rendering it takes the head of the request.
+pub(super) enum Rejection<'p> {
+    /// One or more limits refused it.
+    Refused(Refusal<'p>),
+    /// No wait helps, and the store was not asked: it costs more than a limit can ever grant, or a
+    /// limit grants nothing.
+    Unasked(RateLimited),
+    /// Its key is missing or cannot be used.
+    NoKey(NoKey),
+    /// It gets this status, because the store failed or the limiter is drained. A 503 asks the
+    /// client to retry after this time.
+    Status(StatusCode, Duration),
+}
+
+pub(super) struct Refusal<'p> {
+    pub(super) demands: RuleDemands<'p>,
+    pub(super) outcome: CompleteAnswer,
+    pub(super) status: StatusCode,
+    /// Added to the wait.
+    pub(super) jitter: Duration,
+}
+
+impl Refusal<'_> {
+    /// The same without a lifetime, to be answered later.
+    pub(super) fn into_static(self) -> Refusal<'static> {
+        let Self { demands, outcome, status, jitter } = self;
+        Refusal { demands: to_static(&demands), outcome, status, jitter }
+    }
+}
+
+impl Rejection<'_> {
+    /// The store has not decided.
+    pub(super) fn unavailable(error: &BackendError) -> Self {
+        let after = error.retry_after().unwrap_or(OutageHint::SOON.after);
+        Self::Status(StatusCode::SERVICE_UNAVAILABLE, after)
+    }
+}
 
 /// Renders the response to a request that is rejected.
 pub(super) fn render(

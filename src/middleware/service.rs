@@ -7,11 +7,11 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::action::{Action, PendingAction, QueuedSlot};
 use super::body::{RefusalText, ResponseBody};
+use super::decide::Action;
 #[cfg(not(feature = "memory"))]
 use super::decide::decide;
-use super::future::ResponseFuture;
+use super::future::{HeldRequest, ResponseFuture};
 #[cfg(feature = "memory")]
 use super::lone::decide_lone as decide;
 use super::on_response::OnResponse;
@@ -68,8 +68,8 @@ where
         let on_response = match decide(&self.plan, &Head::new(&request)) {
             Action::Run(on_response) => on_response,
             Action::Reject(response) => return self.reject(request, response),
-            Action::Queue(slot) => return self.enqueue(request, *slot),
-            Action::Pending(pending) => return self.put_off(request, pending),
+            Action::Queue(turn) => return ResponseFuture::queued(turn, self.hold(request)),
+            Action::Pending(action) => return ResponseFuture::deciding(action, self.hold(request)),
         };
         let request = match &on_response {
             OnResponse::Tasks(_) => exposed(request, &on_response),
@@ -96,30 +96,15 @@ impl<S: Clone> RateLimit<S> {
         ResponseFuture::rejected(response)
     }
 
-    /// Lets a request wait for its turn.
+    /// Holds a request that runs later, if at all, with the service that was readied for it.
     #[cold]
     #[inline(never)]
-    fn enqueue<B>(&mut self, request: Request<B>, slot: QueuedSlot) -> ResponseFuture<S, B>
-    where
-        S: Service<Request<B>>,
-    {
-        // The ready service may hold a resource that other requests need while this one waits.
-        self.release();
-        ResponseFuture::queued(slot, self.inner.clone(), request, Arc::clone(&self.plan))
-    }
-
-    /// Lets a request wait for the store.
-    #[cold]
-    #[inline(never)]
-    fn put_off<B>(&mut self, request: Request<B>, pending: PendingAction) -> ResponseFuture<S, B>
-    where
-        S: Service<Request<B>>,
-    {
+    fn hold<B>(&mut self, request: Request<B>) -> Box<HeldRequest<S, B>> {
         // `poll_ready` readied this very service, so the future must own it; the clone left behind
         // will be readied before its own first call.
         let clone = self.inner.clone();
-        let ready = mem::replace(&mut self.inner, clone);
-        ResponseFuture::deciding(pending, ready, request, Arc::clone(&self.plan))
+        let service = mem::replace(&mut self.inner, clone);
+        Box::new(HeldRequest { service, request, plan: Arc::clone(&self.plan) })
     }
 
     /// Drops the service that `poll_ready` readied, and with it what that has reserved: the request

@@ -5,11 +5,10 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::action::{Action, Shadow};
 use super::ledger::RequestLedger;
 use super::log::{WOULD_BE, log_refusal, log_unasked};
-use super::on_response::OnResponse;
 use super::plan::Plan;
+use super::planned_rule::Shadow;
 use crate::backend::Answer;
 use crate::limiter::{
     Asked, Asking, Decided, DecisionSource, Demand, DetachOnDrop, OnFailure, Refused,
@@ -18,26 +17,9 @@ use crate::limiter::{
 /// The rest of some shadows, whose store has not answered at once.
 type PendingShadows = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs an admitted request once its shadow rules are charged.
-pub(super) fn charge_first<R>(
-    plan: &Arc<Plan>,
-    on_response: OnResponse,
-    shadows: Vec<Shadow>,
-) -> Action<R> {
-    match charge(plan, on_response.ledger(), shadows) {
-        None => Action::Run(on_response),
-        // A request that is dropped meanwhile charges no further shadows. Its action is dropped with
-        // it, and settles or gives up what was taken.
-        Some(rest) => Action::Pending(Box::pin(async move {
-            rest.await;
-            Action::Run(on_response)
-        })),
-    }
-}
-
 /// Charges shadows, each on its own. With a store that answers at once, as in memory, no future is
 /// made for them.
-fn charge(
+pub(super) fn charge(
     plan: &Arc<Plan>,
     ledger: Option<&Arc<RequestLedger>>,
     shadows: Vec<Shadow>,
