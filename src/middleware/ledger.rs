@@ -14,7 +14,6 @@ use super::meter::Meter;
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
 use super::response_head::ResponseHead;
-use super::rule::ResponseEffect;
 use crate::algebra::Verdict;
 use crate::backend::BackendError;
 use crate::fields::FieldSet;
@@ -219,22 +218,21 @@ impl RequestLedger {
         };
         let head = ResponseHead::new(response);
         let effects = rules.into_iter().map(|(rule, settled)| (self.effect(rule, &head), settled));
-        let effects: SmallVec<[(ResponseEffect, bool); 4]> = effects.collect();
+        let effects: SmallVec<[(Kept, bool); 4]> = effects.collect();
 
         let (mut refunds, mut resets, mut settled) = (Vec::new(), Vec::new(), Vec::new());
         let mut entries = self.entries();
         // Looked at only now: while the rules were asked, a task of the handler may have settled
         // some of them by its `Admission`.
         let open = entries.charges.iter_mut().zip(effects).filter(|(entry, _)| entry.is_open);
-        for (entry, effect) in open {
+        for (entry, (effect, is_settled)) in open {
             match effect {
+                Kept::Reset => resets.push(entry.close(effect)),
                 // It ends later, with its body.
-                (ResponseEffect::Refund | ResponseEffect::Keep, _)
-                    if entry.grant.is_in_flight() => {}
-                (ResponseEffect::Refund, _) => refunds.push(entry.close(Kept::Tokens(0))),
-                (ResponseEffect::Reset, _) => resets.push(entry.close(Kept::Reset)),
-                (ResponseEffect::Keep, true) => settled.push(entry.close(kept)),
-                (ResponseEffect::Keep, false) => {}
+                _ if entry.grant.is_in_flight() => {}
+                Kept::Tokens(_) => refunds.push(entry.close(effect)),
+                Kept::Unknown if is_settled => settled.push(entry.close(kept)),
+                Kept::Unknown => {}
             }
         }
         // Unlocked before the store is called: a store that answers at once also wakes other
@@ -276,9 +274,9 @@ impl RequestLedger {
         self.fail();
     }
 
-    fn effect(&self, rule: usize, response: &ResponseHead<'_>) -> ResponseEffect {
-        let options = self.plan.rule_at(rule).and_then(|planned| planned.rule.options.as_ref());
-        options.map_or(ResponseEffect::Keep, |options| options.effect(response))
+    fn effect(&self, rule: usize, response: &ResponseHead<'_>) -> Kept {
+        let planned = self.plan.rule_at(rule);
+        planned.map_or(Kept::Unknown, |planned| planned.rule.options().effect(response))
     }
 
     /// How the limits stood that are shadows for the request, or those that are enforced.

@@ -36,7 +36,7 @@ pub(super) fn counted<'x>(
     refusal: &'x Refusal<'_>,
 ) -> impl Iterator<Item = (&'x Demand<RuleLimit<'x>>, &'x BlockAfter)> {
     refusals_to_count(&refusal.demands, &refusal.outcome).filter_map(|demand| {
-        let rule = &plan.rule_at(demand.limit.rule)?.rule;
-        Some((demand, rule.options.as_ref()?.block_after.as_ref()?))
+        let options = plan.rule_at(demand.limit.rule)?.rule.options();
+        Some((demand, options.block_after.as_ref()?))
     })
 }

@@ -102,15 +102,9 @@ impl PlannedRule {
         }
     }
 
-    /// Whether it applies to this request. `draw` is called only if the rule samples requests.
-    pub(super) fn applies_to(&self, head: &Head<'_>, draw: impl FnOnce() -> u64) -> bool {
-        self.rule.options.as_ref().is_none_or(|options| options.applies_to(head, draw))
-    }
-
     /// Whether the rule is enforced for this demand; otherwise, it is a shadow.
     pub(super) fn enforces(&self, demand: &Demand<RuleLimit<'_>>) -> bool {
-        let options = self.rule.options.as_ref();
-        options.is_none_or(|options| options.enforces(demand.limit().name(), &demand.key))
+        self.rule.options().enforces(demand.limit().name(), &demand.key)
     }
 
     /// Makes the demand for a request, as the rule at this position; `None` if the request is not

@@ -17,7 +17,7 @@ use super::response_head::ResponseHead;
 use crate::backend::{BucketId, Key};
 use crate::fields::{ForeignFields, PartitionKey};
 use crate::key::{Head, KeyError, KeyExtractor, global};
-use crate::limiter::{BlockAfter, Limit, OnFailure};
+use crate::limiter::{BlockAfter, Kept, Limit, OnFailure};
 
 /// A limit with its key, its cost, its conditions, and the effect of responses on its tokens.
 ///
@@ -100,27 +100,24 @@ impl Rule {
         }
     }
 
+    pub(super) fn options(&self) -> &RuleOptions {
+        static NONE: RuleOptions = RuleOptions::NONE;
+        self.options.as_deref().unwrap_or(&NONE)
+    }
+
     pub(super) fn options_mut(&mut self) -> &mut RuleOptions {
-        self.options.get_or_insert_default()
+        self.options.get_or_insert_with(|| Box::new(RuleOptions::NONE))
     }
 
     pub(super) fn is_enforced_on_some(&self) -> bool {
-        self.options.as_ref().is_none_or(|options| !options.enforced.is_none())
-    }
-
-    pub(super) fn blocks_after_refusals(&self) -> bool {
-        self.options.as_ref().is_some_and(|options| options.block_after.is_some())
+        !self.options().enforced.is_none()
     }
 
     /// Whether it may count a request while it is in flight, as a shadow for it. Of an enforced rule,
     /// that is known when the request is decided.
     pub(super) fn may_shadow_in_flight(&self) -> bool {
         let may = self.chooser.is_some() || self.limit.quota().is_in_flight();
-        may && self.options.as_ref().is_some_and(|options| !options.enforced.is_all())
-    }
-
-    pub(super) fn depends_on_response(&self) -> bool {
-        self.options.as_ref().is_some_and(|options| options.depends_on_response())
+        may && !self.options().enforced.is_all()
     }
 }
 
@@ -154,16 +151,16 @@ pub(super) type RequestPredicate = Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>;
 
 pub(super) type ResponsePredicate = Arc<dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync>;
 
-/// The effect of a response on the tokens that its request took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ResponseEffect {
-    /// The tokens stay taken, unless the layer settles them.
-    Keep,
-    Refund,
-    Reset,
-}
-
 impl RuleOptions {
+    const NONE: Self = Self {
+        only: Vec::new(),
+        sample: Portion::ALL,
+        enforced: Portion::ALL,
+        refund_if: None,
+        reset_if: None,
+        block_after: None,
+    };
+
     /// Whether the rule applies to this request. `draw` is called only if the rule samples
     /// requests.
     pub(super) fn applies_to(&self, head: &Head<'_>, draw: impl FnOnce() -> u64) -> bool {
@@ -182,21 +179,15 @@ impl RuleOptions {
         self.refund_if.is_some() || self.reset_if.is_some()
     }
 
-    pub(super) fn effect(&self, response: &ResponseHead<'_>) -> ResponseEffect {
+    /// What a request keeps by its response: nothing with a refund, and all tokens if neither predicate
+    /// is true, unless the layer settles them.
+    pub(super) fn effect(&self, response: &ResponseHead<'_>) -> Kept {
         let says =
             |predicate: &Option<ResponsePredicate>| predicate.as_ref().is_some_and(|p| p(response));
         if says(&self.reset_if) {
-            return ResponseEffect::Reset;
+            return Kept::Reset;
         }
-        if says(&self.refund_if) { ResponseEffect::Refund } else { ResponseEffect::Keep }
-    }
-}
-
-impl Default for RuleOptions {
-    fn default() -> Self {
-        let (sample, enforced) = (Portion::ALL, Portion::ALL);
-        let (refund_if, reset_if, block_after) = (None, None, None);
-        Self { only: Vec::new(), sample, enforced, refund_if, reset_if, block_after }
+        if says(&self.refund_if) { Kept::Tokens(0) } else { Kept::Unknown }
     }
 }
 
