@@ -169,16 +169,16 @@ where
 {
     type Response = Response<ResponseBody<R>>;
     type Error = I::Error;
-    type Future = BufferBodyFuture<R, I::Error>;
+    type Future = BoxedResponse<R, I::Error>;
 
     /// Always ready: the inner service is made ready when the body is there.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> BufferBodyFuture<R, I::Error> {
+    fn call(&mut self, request: Request<B>) -> BoxedResponse<R, I::Error> {
         let Self { mut inner, layer } = self.clone();
-        BufferBodyFuture(Box::pin(async move {
+        Box::pin(async move {
             let (mut parts, body) = request.into_parts();
             let body = match buffer(body, layer.max_bytes).await {
                 Ok(body) => body,
@@ -208,28 +208,11 @@ where
             poll_fn(|cx| inner.poll_ready(cx)).await?;
             let response = inner.call(Request::from_parts(parts, body)).await?;
             Ok(response.map(|body| ResponseBody::inner(body, None)))
-        }))
+        })
     }
 }
 
-/// The future of [`BufferBody`]: reads the body, then runs the inner service.
-///
-/// Dropping it drops the body, or the future of the inner service.
-pub struct BufferBodyFuture<R, E>(BoxedResponse<R, E>);
-
+/// The future of a [`BufferBody`]: reads the body, then runs the inner service. Dropping it drops the body,
+/// or the future of the inner service.
 type BoxedResponse<R, E> =
     Pin<Box<dyn Future<Output = Result<Response<ResponseBody<R>>, E>> + Send>>;
-
-impl<R, E> Future for BufferBodyFuture<R, E> {
-    type Output = Result<Response<ResponseBody<R>>, E>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
-    }
-}
-
-impl<R, E> fmt::Debug for BufferBodyFuture<R, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BufferBodyFuture").finish_non_exhaustive()
-    }
-}
