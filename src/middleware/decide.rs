@@ -206,7 +206,7 @@ impl Submission {
         let drain = limiter.queues().time_to_drain();
         let status = match (checked, drain) {
             (Err(refusal), None) => status_of_refusal(&queue, refusal),
-            (Err(QueueRefusal::Full), Some(_)) => queue.on_full.status(),
+            (Err(QueueRefusal::Full), Some(_)) => queue.on_full,
             // The server shuts down, so the refusal is not due to the client.
             (_, Some(_)) => UNAVAILABLE,
             (Ok(()), None) => TOO_MANY,
@@ -278,7 +278,7 @@ fn counted_keys(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> KeyHashes {
 
 const fn status_of_refusal(queue: &Queue, refusal: QueueRefusal) -> StatusCode {
     match refusal {
-        QueueRefusal::Full => queue.on_full.status(),
+        QueueRefusal::Full => queue.on_full,
         // The queue still has room for other clients.
         QueueRefusal::KeyAtBound => TOO_MANY,
     }

@@ -348,7 +348,7 @@ pub(crate) use self::look::{LayerView, Outlook};
 pub use self::meter::Meter;
 pub use self::on_refusal::{OnRefusal, RefusalBody, RefusedRequest};
 pub use self::portion::Portion;
-pub use self::queue::{Queue, QueueFull};
+pub use self::queue::Queue;
 pub use self::response_head::ResponseHead;
 pub use self::rule::{ChosenLimit, MissingKey, Rule};
 pub use self::rule_builder::{IntoCost, IntoRule};

@@ -18,7 +18,8 @@ use crate::limiter::Mode;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate::middleware::{QueueFull, Queue};
+/// use http::StatusCode;
+/// use tollgate::middleware::Queue;
 /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 ///
 /// const LLM: Limit = Limit::new("llm", Quota::token_bucket(60, MINUTE).max_reserved(60));
@@ -26,7 +27,7 @@ use crate::limiter::Mode;
 /// let limiter = RateLimiter::in_memory();
 /// let layer = limiter.layer(&LLM).queue(Duration::from_secs(30));
 /// let queue = Queue::new(Duration::from_secs(30)).max_waiters(50);
-/// let small = limiter.layer(&LLM).queue(queue.on_full(QueueFull::TooManyRequests));
+/// let small = limiter.layer(&LLM).queue(queue.on_full(StatusCode::TOO_MANY_REQUESTS));
 /// # drop((layer, small));
 /// ```
 #[doc(alias("delay", "slowDown", "backpressure"))]
@@ -36,30 +37,11 @@ pub struct Queue {
     max_waiters: usize,
     /// `None`: the bound depends on how many waiters the queue still has room for.
     max_waiters_per_key: Option<usize>,
-    pub(super) on_full: QueueFull,
+    /// The status of a request that finds the queue full.
+    pub(super) on_full: StatusCode,
     /// Whether requests stay that were told a later instant than they may wait for. `None`: if tokens
     /// can come back.
     stays: Option<bool>,
-}
-
-/// How to answer a request that finds the queue full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum QueueFull {
-    /// 503: the service is overloaded.
-    #[default]
-    ServiceUnavailable,
-    /// 429: the client sends too many requests.
-    TooManyRequests,
-}
-
-impl QueueFull {
-    pub(super) const fn status(self) -> StatusCode {
-        match self {
-            Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
-        }
-    }
 }
 
 impl Queue {
@@ -70,7 +52,7 @@ impl Queue {
     /// most `max_wait`.
     #[must_use]
     pub const fn new(max_wait: Duration) -> Self {
-        let (max_waiters, on_full) = (Self::MAX_WAITERS, QueueFull::ServiceUnavailable);
+        let (max_waiters, on_full) = (Self::MAX_WAITERS, StatusCode::SERVICE_UNAVAILABLE);
         Self { max_wait, max_waiters, max_waiters_per_key: None, on_full, stays: None }
     }
 
@@ -198,10 +180,13 @@ impl Queue {
         }
     }
 
-    /// Sets the response to requests that find the queue full; 503 by default.
+    /// Sets the status of requests that find the queue full.
+    ///
+    /// By default it is 503, as the service is overloaded. Choose 429 if it is rather that a client
+    /// sends too many requests.
     #[must_use]
-    pub const fn on_full(mut self, on_full: QueueFull) -> Self {
-        self.on_full = on_full;
+    pub const fn on_full(mut self, status: StatusCode) -> Self {
+        self.on_full = status;
         self
     }
 

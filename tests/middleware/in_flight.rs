@@ -23,7 +23,7 @@ use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
 use tollgate::limiter::{Decision, Outcome};
-use tollgate::middleware::{Admission, Queue, QueueFull, RateLimit, ResponseBody};
+use tollgate::middleware::{Admission, Queue, RateLimit, ResponseBody};
 use tollgate::{
     HOUR, Limit, MINUTE, Observer, OnRefusal, Quota, RateLimitExt, RateLimiter, Rule, SECOND,
 };
@@ -907,7 +907,7 @@ async fn requests_in_line_leave_at_a_drain_and_when_their_clients_do() {
 async fn a_queue_for_requests_in_flight_has_its_bounds() {
     static THREE: Limit = Limit::new("three", Quota::in_flight(3).max_reserved(2));
     let limiter = paused();
-    let queue = Queue::new(MINUTE).max_waiters(1).on_full(QueueFull::ServiceUnavailable);
+    let queue = Queue::new(MINUTE).max_waiters(1).on_full(StatusCode::SERVICE_UNAVAILABLE);
     let service = limiter.layer(&ONE).queue(queue).layer(Handler::default());
     let _running = start(&service);
     let _waits = queued(&service).await;

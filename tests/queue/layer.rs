@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tollgate::backend::Memory;
 use tollgate::clock::{Clock, TokioClock};
 use tollgate::key::{Extracted, Head, Key, header};
-use tollgate::middleware::{ActualCost, Queue, QueueFull};
+use tollgate::middleware::{ActualCost, Queue};
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
 use tollgate_testing::queue::{Late, Recorder, Running, ms, paused, send, settled, tokens};
 use tollgate_testing::shared::Shared;
@@ -164,7 +164,7 @@ async fn a_request_that_finds_the_queue_full_is_refused_and_takes_nothing() {
     static ONE: Limit = Limit::new("one", Quota::token_bucket(1, SECOND));
     let cases = [
         (Queue::new(HOUR), StatusCode::SERVICE_UNAVAILABLE),
-        (Queue::new(HOUR).on_full(QueueFull::TooManyRequests), StatusCode::TOO_MANY_REQUESTS),
+        (Queue::new(HOUR).on_full(StatusCode::TOO_MANY_REQUESTS), StatusCode::TOO_MANY_REQUESTS),
     ];
     for (queue, status) in cases {
         let limiter = paused();

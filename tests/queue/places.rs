@@ -9,11 +9,11 @@ use std::task::{Context, Poll, Waker};
 
 use axum::Router;
 use axum::routing::get;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use tokio::time::advance;
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, KeyExtractor, global, header};
-use tollgate::middleware::{MissingKey, Queue, QueueFull, RateLimit, ResponseBody, ResponseFuture};
+use tollgate::middleware::{MissingKey, Queue, RateLimit, ResponseBody, ResponseFuture};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimitExt, RateLimiter, Rule, SECOND};
 use tollgate_testing::attack::{Guest, Http2, Watched, address};
 use tollgate_testing::dice::Dice;
@@ -101,7 +101,7 @@ async fn a_client_that_joins_and_resets_in_a_loop_leaves_room_for_the_others() {
 /// not have to wait.
 #[tokio::test]
 async fn a_client_above_its_share_is_told_when_to_retry() {
-    for on_full in [QueueFull::ServiceUnavailable, QueueFull::TooManyRequests] {
+    for on_full in [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS] {
         let limiter = limiter(&ManualClock::new(START));
         let mut server = by_client(&limiter, queue().on_full(on_full)).await;
         let mut attacker = Http2::connect(ATTACKER, server.address).await;

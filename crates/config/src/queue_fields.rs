@@ -3,8 +3,9 @@
 use super::field_names::{FieldName, LimitField, QueueField};
 use super::reader::{Given, Reader, Setting};
 use super::tree::{ConfigNode, NodeValue};
+use http::StatusCode;
 use std::time::Duration;
-use tollgate::middleware::{Queue, QueueFull};
+use tollgate::middleware::Queue;
 
 /// A queue, and its longest wait.
 #[derive(Clone, Copy, Debug)]
@@ -73,10 +74,12 @@ fn above_zero(
     Some(wait)
 }
 
-fn read_on_full(node: &ConfigNode) -> Result<QueueFull, String> {
+fn read_on_full(node: &ConfigNode) -> Result<StatusCode, String> {
     match &node.value {
-        NodeValue::Number(number) if number.whole == Some(503) => Ok(QueueFull::ServiceUnavailable),
-        NodeValue::Number(number) if number.whole == Some(429) => Ok(QueueFull::TooManyRequests),
+        NodeValue::Number(number) if number.whole == Some(503) => {
+            Ok(StatusCode::SERVICE_UNAVAILABLE)
+        }
+        NodeValue::Number(number) if number.whole == Some(429) => Ok(StatusCode::TOO_MANY_REQUESTS),
         _ => Err("write the status: 503 or 429".to_owned()),
     }
 }
