@@ -49,11 +49,6 @@ use http::{Extensions, Response};
 pub struct ExactWait(Duration);
 
 impl ExactWait {
-    #[cfg(feature = "axum")]
-    pub(crate) const fn new(wait: Duration) -> Self {
-        Self(wait)
-    }
-
     /// The time from the refusal until the request is admitted; zero in a request, which asks for
     /// it.
     #[must_use]
@@ -62,9 +57,14 @@ impl ExactWait {
     }
 }
 
-/// Adds the exact wait to the response, if the request with these extensions asks for it.
-pub(crate) fn put_exact_wait<B>(response: &mut Response<B>, request: &Extensions, after: Duration) {
-    if request.get::<ExactWait>().is_some() {
+/// Adds the exact wait to the response, if the request with these extensions asks for it. Without a
+/// request, the response is that of a call, and has it anyway.
+pub(crate) fn put_exact_wait<B>(
+    response: &mut Response<B>,
+    request: Option<&Extensions>,
+    after: Duration,
+) {
+    if request.is_none_or(|request| request.get::<ExactWait>().is_some()) {
         response.extensions_mut().insert(ExactWait(after));
     }
 }

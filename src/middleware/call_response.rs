@@ -1,16 +1,11 @@
 //! The responses to requests that do not run, in the style of a limiter or a layer.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{Response, StatusCode};
 
-use super::on_refusal::{OnRefusal, RefusalWording, RefusedRequest};
-#[cfg(feature = "axum")]
+use super::on_refusal::{OnRefusal, RefusedRequest};
 use crate::clock::Timestamp;
-#[cfg(feature = "axum")]
-use crate::fields::ExactWait;
 use crate::fields::{
     self, Dialects, FieldSet, FieldSetBuilder, ForeignFields, Member, OutageHint, PolicyText,
     RetryAfter, RetryHint, Wording,
@@ -29,14 +24,6 @@ pub(crate) struct ResponseStyle {
 }
 
 impl ResponseStyle {
-    /// The status of a request that no wait helps.
-    pub(super) fn status_for_good(&self, error: &RateLimited) -> StatusCode {
-        match error.is_too_large() {
-            true => self.too_large.unwrap_or(StatusCode::PAYLOAD_TOO_LARGE),
-            false => StatusCode::TOO_MANY_REQUESTS,
-        }
-    }
-
     /// The style of a limiter.
     pub(crate) fn of(speech: &Speech) -> Self {
         let style = speech.get::<Self>().cloned().unwrap_or_default();
@@ -132,55 +119,59 @@ pub(super) enum Told<'t> {
 }
 
 /// Makes the response to a request that does not run, with these fields: in our words, or in those of
-/// the user's handler. Returns it with the exact wait, unless the handler has named a time of its own.
+/// the user's handler.
 pub(super) fn respond(
     style: &ResponseStyle,
     refused: &RefusedRequest<'_>,
     told: Told<'_>,
     fields: Option<FieldSet>,
-) -> (Response<Bytes>, Option<Duration>) {
+) -> Response<Bytes> {
     let status = refused.status;
-    let exact = if let Told::After(hint) = told { hint.after } else { None };
-    let wording = match style.on_refusal.wording() {
-        _ if refused.head.as_ref().is_some_and(is_grpc) => Wording::Grpc,
-        RefusalWording::ProblemDetails => Wording::ProblemDetails,
-        RefusalWording::PlainText => Wording::PlainText,
-        RefusalWording::Handler(handler) => {
-            let mut response = handler(refused);
-            fields::put_no_store(&mut response);
-            // A handler that names a time of its own means that time.
-            let names_time = response.headers().contains_key(RETRY_AFTER);
-            match told {
-                Told::After(hint) => fields::put_retry_after(&mut response, hint),
-                Told::Undecided(later, _) if status == StatusCode::SERVICE_UNAVAILABLE => {
-                    fields::put_retry_later(&mut response, later);
-                }
-                Told::Never(_) | Told::Undecided(..) => {}
+    let mut exact = if let Told::After(hint) = told { hint.after } else { None };
+    let is_grpc = refused.head.as_ref().is_some_and(is_grpc);
+    let OnRefusal { wording, handler } = &style.on_refusal;
+    let mut response = if let Some(handler) = handler.as_ref().filter(|_| !is_grpc) {
+        let mut response = handler(refused);
+        fields::put_no_store(&mut response);
+        // A handler that names a time of its own means that time.
+        exact = exact.filter(|_| !response.headers().contains_key(RETRY_AFTER));
+        match told {
+            Told::After(hint) => fields::put_retry_after(&mut response, hint),
+            Told::Undecided(later, _) if status == StatusCode::SERVICE_UNAVAILABLE => {
+                fields::put_retry_later(&mut response, later);
             }
-            if let Some(fields) = fields {
-                fields.write_missing(&mut response);
+            Told::Never(_) | Told::Undecided(..) => {}
+        }
+        if let Some(fields) = fields {
+            fields.write_missing(&mut response);
+        }
+        response
+    } else {
+        let wording = if is_grpc { Wording::Grpc } else { *wording };
+        let mut response = match told {
+            Told::After(hint) => {
+                let names = refused.snapshots.iter().map(|snapshot| snapshot.limit().name());
+                fields::refusal(wording, status, &names.collect::<Vec<_>>(), hint)
             }
-            return (response, exact.filter(|_| !names_time));
+            Told::Never(error) => {
+                let why = match error.is_refused() {
+                    true => "the limit grants nothing",
+                    false => "the request costs more than the limit can ever grant",
+                };
+                fields::refusal_for_good(wording, status, error.limit(), why)
+            }
+            Told::Undecided(later, detail) => fields::failure(wording, status, detail, later),
+        };
+        if let Some(fields) = fields {
+            fields.write(&mut response);
         }
+        response
     };
-    let mut response = match told {
-        Told::After(hint) => {
-            let names = refused.snapshots.iter().map(|snapshot| snapshot.limit().name());
-            fields::refusal(wording, status, &names.collect::<Vec<_>>(), hint)
-        }
-        Told::Never(error) => {
-            let why = match error.is_refused() {
-                true => "the limit grants nothing",
-                false => "the request costs more than the limit can ever grant",
-            };
-            fields::refusal_for_good(wording, status, error.limit(), why)
-        }
-        Told::Undecided(later, detail) => fields::failure(wording, status, detail, later),
-    };
-    if let Some(fields) = fields {
-        fields.write(&mut response);
+    if let Some(after) = exact {
+        let request = refused.head.map(|head| head.extensions());
+        fields::put_exact_wait(&mut response, request, after);
     }
-    (response, exact)
+    response
 }
 
 pub(super) fn is_grpc(head: &Head<'_>) -> bool {
@@ -190,39 +181,34 @@ pub(super) fn is_grpc(head: &Head<'_>) -> bool {
 /// The response that the error of a call becomes, in the style of its limiter.
 #[cfg(feature = "axum")]
 pub(crate) fn response_of(error: &RateLimited) -> Response<Bytes> {
-    let style = &ResponseStyle::of(error.speech());
-    let (format, snapshots) = (style.retry_after, error.snapshots());
-    let mut retry_after = error.retry_after();
-    let told = if error.is_unavailable() {
-        let after = *retry_after.get_or_insert(OutageHint::SOON.after);
-        Told::Undecided(OutageHint { after, format }, None)
-    } else if error.is_too_large() || error.limit().quota().is_none() {
-        Told::Never(error)
-    } else {
-        let now = snapshots.first().map_or(Timestamp::UNIX_EPOCH, Snapshot::at);
-        Told::After(RetryHint { after: retry_after, now, format })
-    };
-    let status = match told {
-        Told::Undecided(..) => StatusCode::SERVICE_UNAVAILABLE,
-        Told::After(_) | Told::Never(_) => style.status_for_good(error),
-    };
-    let refused = RefusedRequest { head: None, status, snapshots, retry_after, error: Some(error) };
-    let (mut response, exact) = respond(style, &refused, told, error_fields(error, style.dialects));
-    if let Some(after) = exact {
-        response.extensions_mut().insert(ExactWait::new(after));
-    }
-    response
+    respond_to_error(&ResponseStyle::of(error.speech()), error, None)
 }
 
-/// The fields of a response to a request that was not admitted.
-pub(super) fn error_fields(error: &RateLimited, dialects: Dialects) -> Option<FieldSet> {
-    if dialects.is_none() || error.is_unavailable() {
-        return None;
-    }
-    if error.is_too_large() {
-        return Some(FieldSet::policy_only(dialects, error.limit()));
-    }
-    Some(fields_of(error.snapshots(), dialects))
+/// The response that an error becomes. `head`: that of the request, if a layer has refused it.
+pub(super) fn respond_to_error(
+    style: &ResponseStyle,
+    error: &RateLimited,
+    head: Option<Head<'_>>,
+) -> Response<Bytes> {
+    let (format, snapshots) = (style.retry_after, error.snapshots());
+    let (mut retry_after, shows) = (error.retry_after(), !style.dialects.is_none());
+    let fields = || shows.then(|| fields_of(snapshots, style.dialects));
+    let (status, told, fields) = if error.is_unavailable() {
+        let after = *retry_after.get_or_insert(OutageHint::SOON.after);
+        let told = Told::Undecided(OutageHint { after, format }, None);
+        (StatusCode::SERVICE_UNAVAILABLE, told, None)
+    } else if error.is_too_large() {
+        let policy = shows.then(|| FieldSet::policy_only(style.dialects, error.limit()));
+        (style.too_large.unwrap_or(StatusCode::PAYLOAD_TOO_LARGE), Told::Never(error), policy)
+    } else if error.limit().quota().is_none() {
+        (StatusCode::TOO_MANY_REQUESTS, Told::Never(error), fields())
+    } else {
+        let now = snapshots.first().map_or(Timestamp::UNIX_EPOCH, Snapshot::at);
+        let told = Told::After(RetryHint { after: retry_after, now, format });
+        (StatusCode::TOO_MANY_REQUESTS, told, fields())
+    };
+    let refused = RefusedRequest { head, status, snapshots, retry_after, error: Some(error) };
+    respond(style, &refused, told, fields)
 }
 
 /// The fields that show how these limits stand; `None` if the style has none.

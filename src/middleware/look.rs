@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::Response;
 
 use super::layer::RateLimitLayer;
 use super::plan::Plan;
@@ -71,8 +71,7 @@ impl LayerView {
                 Ok(snapshot) => snapshots.push((planned, snapshot)),
                 Err(error) => {
                     let after = error.retry_after().unwrap_or(OutageHint::SOON.after);
-                    let rejection = Rejection::Status(StatusCode::SERVICE_UNAVAILABLE, after);
-                    return Err(respond(plan, &rejection, head));
+                    return Err(respond(plan, &Rejection::Unavailable(after), head));
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 
+use crate::fields::Wording;
 use crate::key::Head;
 use crate::limiter::{RateLimited, Snapshot};
 
@@ -50,14 +51,10 @@ use crate::limiter::{RateLimited, Snapshot};
 /// ```
 #[doc(alias("429", "error_handler", "handler", "GovernorError"))]
 #[derive(Clone, Default)]
-pub struct OnRefusal(RefusalWording);
-
-#[derive(Clone, Default)]
-pub(super) enum RefusalWording {
-    #[default]
-    ProblemDetails,
-    PlainText,
-    Handler(Arc<Handler>),
+pub struct OnRefusal {
+    pub(super) wording: Wording,
+    /// In place of that wording, but for gRPC.
+    pub(super) handler: Option<Arc<Handler>>,
 }
 
 pub(super) type Handler = dyn Fn(&RefusedRequest<'_>) -> Response<Bytes> + Send + Sync;
@@ -66,13 +63,13 @@ impl OnRefusal {
     /// Problem details (RFC 9457) that name the limits that refused; the default.
     #[must_use]
     pub const fn problem_details() -> Self {
-        Self(RefusalWording::ProblemDetails)
+        Self { wording: Wording::ProblemDetails, handler: None }
     }
 
     /// A line of text, such as "Too Many Requests: refused by `api`, try again in 5 seconds".
     #[must_use]
     pub const fn plain_text() -> Self {
-        Self(RefusalWording::PlainText)
+        Self { wording: Wording::PlainText, handler: None }
     }
 
     /// The response that this function returns.
@@ -91,20 +88,16 @@ impl OnRefusal {
     {
         let handler =
             move |refused: &RefusedRequest<'_>| handler(refused).map(RefusalBody::into_bytes);
-        Self(RefusalWording::Handler(Arc::new(handler)))
-    }
-
-    pub(super) const fn wording(&self) -> &RefusalWording {
-        &self.0
+        Self { handler: Some(Arc::new(handler)), ..Self::default() }
     }
 }
 
 impl fmt::Debug for OnRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            RefusalWording::ProblemDetails => "OnRefusal(problem details)",
-            RefusalWording::PlainText => "OnRefusal(plain text)",
-            RefusalWording::Handler(_) => "OnRefusal(handler)",
+        f.write_str(match (&self.handler, self.wording) {
+            (Some(_), _) => "OnRefusal(handler)",
+            (None, Wording::PlainText) => "OnRefusal(plain text)",
+            (None, _) => "OnRefusal(problem details)",
         })
     }
 }

@@ -9,13 +9,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::log::Log;
-use super::on_refusal::RefusalWording;
 use super::planned_rule::PlannedRule;
 use super::planned_rule::fixed_units;
 use super::rule::{LayerSettings, Rule, Rules};
 use super::waiter_counter::WaiterCounter;
 use crate::algebra::Units;
-use crate::fields::{Dialects, FieldSetBuilder, ForeignFields, KeptPolicy, PolicyText, RetryAfter};
+use crate::fields::{
+    Dialects, FieldSetBuilder, ForeignFields, KeptPolicy, PolicyText, RetryAfter, Wording,
+};
 use crate::key::Key;
 use crate::limiter::{Limit, LimitUse, Mode, RateLimiter};
 
@@ -81,7 +82,8 @@ impl Plan {
             sends_fields: !settings.style.dialects.is_none()
                 || settings.foreign_fields == ForeignFields::Remove,
             uses_kept_wording: settings.style.retry_after == RetryAfter::Seconds
-                && matches!(settings.style.on_refusal.wording(), RefusalWording::ProblemDetails),
+                && settings.style.on_refusal.wording == Wording::ProblemDetails
+                && settings.style.on_refusal.handler.is_none(),
             first: PlannedRule::new(rules.first.clone()),
             rest: rules.rest.iter().cloned().map(PlannedRule::new).collect(),
             settings,

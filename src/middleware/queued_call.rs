@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, StatusCode};
+use http::Request;
 use tokio::time::Instant;
 use tower_service::Service;
 
@@ -153,7 +153,7 @@ impl QueuedTurn {
 async fn reject(plan: Arc<Plan>, patience: Option<Patience>) -> Rejection<'static> {
     let Some(Patience { demands, jitter, .. }) = patience else {
         plan.log.drained(plan.limit());
-        return Rejection::Status(StatusCode::SERVICE_UNAVAILABLE, OutageHint::SOON.after);
+        return Rejection::Unavailable(OutageHint::SOON.after);
     };
     match plan.limiter.look(&demands).await {
         Ok(outcome) => {

@@ -7,7 +7,7 @@ use http::{Method, Response, StatusCode};
 
 use super::advertise::field_set;
 use super::body::RefusalText;
-use super::call_response::{Told, error_fields, is_grpc, respond};
+use super::call_response::{Told, is_grpc, respond, respond_to_error};
 use super::log::log_unasked;
 use super::on_refusal::RefusedRequest;
 use super::plan::Plan;
@@ -27,9 +27,8 @@ pub(super) enum Rejection<'p> {
     Unasked(RateLimited),
     /// Its key is missing or cannot be used.
     NoKey(NoKey),
-    /// It gets this status, because the store failed or the limiter is drained. A 503 asks the
-    /// client to retry after this time.
-    Status(StatusCode, Duration),
+    /// The store failed or the limiter is drained. The client may retry after this time.
+    Unavailable(Duration),
 }
 
 pub(super) struct Refusal<'p> {
@@ -51,8 +50,7 @@ impl Refusal<'_> {
 impl Rejection<'_> {
     /// The store has not decided.
     pub(super) fn unavailable(error: &BackendError) -> Self {
-        let after = error.retry_after().unwrap_or(OutageHint::SOON.after);
-        Self::Status(StatusCode::SERVICE_UNAVAILABLE, after)
+        Self::Unavailable(error.retry_after().unwrap_or(OutageHint::SOON.after))
     }
 }
 
@@ -66,7 +64,10 @@ pub(super) fn render(
         Rejection::Refused(Refusal { demands, outcome, status, jitter, .. }) => {
             return render_refusal(plan, demands, outcome, *status, *jitter, head);
         }
-        Rejection::Unasked(error) => render_unasked(plan, error, head),
+        Rejection::Unasked(error) => {
+            log_unasked(error, "");
+            respond_to_error(&plan.settings.style, error, Some(*head))
+        }
         Rejection::NoKey(NoKey { status, detail, challenge }) => {
             let soon = OutageHint::SOON.after;
             let mut response = render_status(plan, *status, detail.as_deref(), soon, head);
@@ -75,7 +76,9 @@ pub(super) fn render(
             }
             response
         }
-        Rejection::Status(status, after) => render_status(plan, *status, None, *after, head),
+        Rejection::Unavailable(after) => {
+            render_status(plan, StatusCode::SERVICE_UNAVAILABLE, None, *after, head)
+        }
     };
     omit_body_for_head(head, response.map(RefusalText::new))
 }
@@ -116,11 +119,7 @@ pub(super) fn render_refusal(
         retry_after: after,
         error: None,
     };
-    let (mut response, exact) = respond(style, &refused, told, fields);
-    if let Some(after) = exact {
-        fields::put_exact_wait(&mut response, head.extensions(), after);
-    }
-    omit_body_for_head(head, response.map(RefusalText::new))
+    omit_body_for_head(head, respond(style, &refused, told, fields).map(RefusalText::new))
 }
 
 /// Renders the refusal by the only limit of a layer from the text that is kept of it; `None` if the layer
@@ -137,7 +136,7 @@ pub(super) fn render_lone(
     plan.log.refused(limit, Some(after));
     let numbers = plan.sends_fields.then(|| policy.numbers(limit, level));
     let mut response = fields::refusal_by(policy, numbers, after).map(RefusalText::Kept);
-    fields::put_exact_wait(&mut response, head.extensions(), after);
+    fields::put_exact_wait(&mut response, Some(head.extensions()), after);
     Some(omit_body_for_head(head, response))
 }
 
@@ -151,16 +150,6 @@ fn omit_body_for_head(
         fields::put_content_length(&mut response, u64::try_from(length).ok());
     }
     response
-}
-
-/// Renders the response to a request that no wait helps.
-fn render_unasked(plan: &Plan, error: &RateLimited, head: &Head<'_>) -> Response<Bytes> {
-    log_unasked(error, "");
-    let style = &plan.settings.style;
-    let (status, snapshots) = (style.status_for_good(error), error.snapshots());
-    let (head, retry_after) = (Some(*head), None);
-    let refused = RefusedRequest { head, status, snapshots, retry_after, error: Some(error) };
-    respond(style, &refused, Told::Never(error), error_fields(error, style.dialects)).0
 }
 
 /// Renders a status for a layer without a plan: one that answers before any rule is asked.
@@ -187,7 +176,7 @@ fn render_status(
     let head = Some(*head);
     let refused = RefusedRequest { head, status, snapshots: &[], retry_after, error: None };
     let later = OutageHint { after, format: style.retry_after };
-    respond(style, &refused, Told::Undecided(later, detail), None).0
+    respond(style, &refused, Told::Undecided(later, detail), None)
 }
 
 pub(super) const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;
