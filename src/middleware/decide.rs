@@ -72,8 +72,10 @@ fn decide_all<'p>(
         if !planned.rule.options().applies_to(head, || plan.limiter.random().next()) {
             continue;
         }
-        let demanded = first.take();
-        match demanded.unwrap_or_else(|| planned.demand(&plan.limiter, head, position)) {
+        let demanded = first.take().unwrap_or_else(|| {
+            planned.demand(&plan.limiter, head, planned.extract(head), position)
+        });
+        match demanded {
             Ok(Some(demand)) if planned.enforces(&demand) => demands.push(demand),
             Ok(Some(demand)) => shadows.push(demand.with_limit(demand.limit.to_static())),
             Ok(None) => tell_unasked(plan, planned, Outcome::Exempt),

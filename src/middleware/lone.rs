@@ -144,11 +144,7 @@ fn decide_keyless(
     head: &Head<'_>,
     extracted: Result<Extracted, KeyError>,
 ) -> Action<Response<RefusalText>> {
-    decide_demanded(
-        plan,
-        head,
-        Some(plan.first.demand_without_key(&plan.limiter, head, extracted, 0)),
-    )
+    decide_demanded(plan, head, Some(plan.first.demand(&plan.limiter, head, extracted, 0)))
 }
 
 /// Tells the observers what the bucket has answered.

@@ -107,8 +107,7 @@ impl PlannedRule {
         self.rule.options().enforces(demand.limit().name(), &demand.key)
     }
 
-    /// Makes the demand for a request, as the rule at this position; `None` if the request is not
-    /// limited.
+    /// Makes the demand for a request with this key, as the rule at this position.
     ///
     /// # Errors
     ///
@@ -117,15 +116,15 @@ impl PlannedRule {
         &'p self,
         limiter: &'p RateLimiter,
         head: &Head<'_>,
+        extracted: Result<Extracted, KeyError>,
         position: usize,
     ) -> Demanded<'p> {
-        match self.extract(head) {
-            Ok(Extracted::Key(key)) => Ok(self.demand_by(limiter, head, key, position)),
-            keyless => self.demand_without_key(limiter, head, keyless, position),
-        }
+        let Some(key) = self.key(head, extracted)? else { return Ok(None) };
+        let Some(limit) = self.choose(limiter, head) else { return Ok(None) };
+        Ok(Some(demand(limit, key, self.cost(head), position)))
     }
 
-    /// The limit and the key that a request would pay by, as a demand; `None` if it is not limited.
+    /// The limit and the key that a request would pay by, as a demand.
     ///
     /// The cost is not computed: it may depend on what this request does not have.
     ///
@@ -139,10 +138,7 @@ impl PlannedRule {
         head: &Head<'_>,
         position: usize,
     ) -> Demanded<'p> {
-        let key = match self.extract(head) {
-            Ok(Extracted::Key(key)) => Some(key),
-            keyless => self.key_in_place(head, &keyless)?,
-        };
+        let key = self.key(head, self.extract(head))?;
         let choose = |key| Some(demand(self.choose(limiter, head)?, key, None, position));
         Ok(key.and_then(choose))
     }
@@ -152,41 +148,30 @@ impl PlannedRule {
     pub(super) fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let Rule { limit, key: extractor, .. } = &self.rule;
         let extracted = extractor.extract(head);
-        // A request without a key is checked in `demand_without_key`, unless it is logged there
-        // anyway.
+        // A request without a key is checked in `key_in_place`, unless it is logged there anyway.
         if let Ok(Extracted::Key(_)) = extracted {
             self.setup_check.check(limit, &**extractor, head);
         }
         extracted
     }
 
-    /// Like [`demand`](Self::demand), for a request without a key.
-    ///
-    /// # Errors
-    ///
-    /// Like [`demand`](Self::demand).
-    #[cold]
-    pub(super) fn demand_without_key<'p>(
-        &'p self,
-        limiter: &'p RateLimiter,
-        head: &Head<'_>,
-        extracted: Result<Extracted, KeyError>,
-        position: usize,
-    ) -> Demanded<'p> {
-        let key = self.key_in_place(head, &extracted)?;
-        Ok(key.and_then(|key| self.demand_by(limiter, head, key, position)))
-    }
-
-    /// The key of a request that has none; `None` if it is not limited.
-    fn key_in_place(
+    /// The key of a request; `None` if it is not limited.
+    #[inline]
+    fn key(
         &self,
         head: &Head<'_>,
-        extracted: &Result<Extracted, KeyError>,
+        extracted: Result<Extracted, KeyError>,
     ) -> Result<Option<Key>, NoKey> {
-        let error = match extracted {
-            Ok(_) => return Ok(None),
-            Err(error) => error,
-        };
+        match extracted {
+            Ok(Extracted::Key(key)) => Ok(Some(key)),
+            Ok(Extracted::Exempt) => Ok(None),
+            Err(error) => self.key_in_place(head, &error),
+        }
+    }
+
+    /// As [`key`](Self::key), for a request that has none.
+    #[cold]
+    fn key_in_place(&self, head: &Head<'_>, error: &KeyError) -> Result<Option<Key>, NoKey> {
         let Rule { limit, missing_key, key, .. } = &self.rule;
         let chosen = missing_key.filter(|_| error.is_missing());
         let status = match chosen {
@@ -212,17 +197,6 @@ impl PlannedRule {
             (None, Some(MissingKey::Shared)) => Ok(Some(Key::GLOBAL)),
             (None, _) => Ok(None),
         }
-    }
-
-    /// Like [`demand`](Self::demand), with this key.
-    fn demand_by<'p>(
-        &'p self,
-        limiter: &'p RateLimiter,
-        head: &Head<'_>,
-        key: Key,
-        rule: usize,
-    ) -> Option<Demand<RuleLimit<'p>>> {
-        Some(demand(self.choose(limiter, head)?, key, self.cost(head), rule))
     }
 
     /// The limit of a request, with the numbers in force; `None` if the request is not limited.
