@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use http::{Response, StatusCode};
 
-use super::advertise::field_set;
 use super::body::RefusalText;
 use super::ledger::RequestLedger;
 use super::lock_out;
@@ -297,7 +296,7 @@ pub(super) fn on_admission(
     {
         return lone;
     }
-    let fields = plan.sends_fields.then(|| field_set(plan, demands, outcome));
+    let fields = plan.sends_fields.then(|| plan.fields_by(demands, outcome));
     let ledger = RequestLedger::from_outcome(plan, demands, outcome);
     OnResponse::new(fields, None, RunningLedger(ledger))
 }
@@ -306,7 +305,7 @@ pub(super) fn on_admission(
 fn uncharged(plan: &Arc<Plan>) -> OnResponse {
     let ledger = plan.tracks_charges.then(|| Arc::new(RequestLedger::new(plan)));
     let removes = plan.settings.foreign_fields == ForeignFields::Remove;
-    let fields = removes.then(|| plan.fields().build());
+    let fields = removes.then(|| plan.fields_of(std::iter::empty()));
     OnResponse::new(fields, None, RunningLedger(ledger))
 }
 

@@ -9,7 +9,6 @@ use http::{Extensions, Response};
 use smallvec::SmallVec;
 
 use super::actual_cost::ActualCost;
-use super::advertise::fields_of;
 use super::meter::Meter;
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
@@ -169,7 +168,7 @@ impl RequestLedger {
         let Entries { charges, .. } = &*self.entries();
         let enforced = || charges.iter().filter(|entry| !entry.is_shadow);
         let members = enforced().map(|one| (one.grant.limit(), one.grant.key(), one.level));
-        enforced().any(|entry| entry.has_changed).then(|| fields_of(&self.plan, members))
+        enforced().any(|entry| entry.has_changed).then(|| self.plan.fields_of(members))
     }
 
     pub(super) fn is_exposed(&self) -> bool {

@@ -293,7 +293,6 @@
 
 mod actual_cost;
 mod admission;
-mod advertise;
 mod body;
 mod buffer_body;
 mod buffered_body;

@@ -9,16 +9,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::log::Log;
-use super::planned_rule::PlannedRule;
-use super::planned_rule::fixed_units;
+use super::planned_rule::{PlannedRule, RuleLimit, fixed_units};
 use super::rule::{LayerSettings, Rule, Rules};
 use super::waiter_counter::WaiterCounter;
 use crate::algebra::Units;
 use crate::fields::{
-    Dialects, FieldSetBuilder, ForeignFields, KeptPolicy, PolicyText, RetryAfter, Wording,
+    Dialects, FieldSet, FieldSetBuilder, ForeignFields, KeptPolicy, Member, PolicyText, RetryAfter,
+    Wording,
 };
 use crate::key::Key;
-use crate::limiter::{Limit, LimitUse, Mode, RateLimiter};
+use crate::limiter::{CompleteAnswer, Demand, Level, Limit, LimitUse, Mode, RateLimiter};
 
 /// The state that all services of a layer share.
 // What each request reads comes first, in as few cache lines as it takes.
@@ -167,13 +167,8 @@ impl Plan {
         &self.advertised().next().unwrap_or(&self.first).rule.limit
     }
 
-    pub(super) const fn dialects(&self) -> Dialects {
+    const fn dialects(&self) -> Dialects {
         self.settings.style.dialects
-    }
-
-    /// Collects the fields of a response.
-    pub(super) fn fields(&self) -> FieldSetBuilder {
-        FieldSetBuilder::new(self.dialects(), self.settings.foreign_fields)
     }
 
     /// The limit of the first rule with the numbers in force, and what each request takes of its
@@ -261,13 +256,34 @@ impl Plan {
         self.kept_policy(limit).filter(|_| self.uses_kept_wording)
     }
 
-    /// The partition of a key in base64, if the fields show it.
-    pub(super) fn partition_key_of(&self, key: &Key) -> Option<String> {
-        self.settings.partition_key.as_ref()?.encode(key)
+    /// The fields of the response to a request with this outcome.
+    pub(super) fn fields_by(
+        &self,
+        demands: &[Demand<RuleLimit<'_>>],
+        outcome: &CompleteAnswer,
+    ) -> FieldSet {
+        let levels = outcome.levels(demands);
+        self.fields_of(levels.map(|(demand, level)| (demand.limit(), &demand.key, level)))
+    }
+
+    /// The fields that show these limits, each with its key.
+    pub(super) fn fields_of<'m>(
+        &self,
+        members: impl Iterator<Item = (&'m Limit, &'m Key, Level)>,
+    ) -> FieldSet {
+        let settings = &self.settings;
+        let mut fields = FieldSetBuilder::new(self.dialects(), settings.foreign_fields);
+        for (limit, key, level) in members {
+            let partition_key = settings.partition_key.as_ref().and_then(|shown| shown.encode(key));
+            let (policy, level) = (&self.policy(limit), &level);
+            let partition_key = partition_key.as_deref();
+            fields.push(Member { policy, limit, level, partition_key });
+        }
+        fields.build()
     }
 
     /// The text of a limit's policy, formatted now if no rule has exactly this limit.
-    pub(super) fn policy(&self, limit: &Limit) -> Cow<'_, PolicyText> {
+    fn policy(&self, limit: &Limit) -> Cow<'_, PolicyText> {
         let is_it = |planned: &&PlannedRule| {
             std::ptr::eq(&raw const *planned.rule.limit, limit) || *planned.rule.limit == *limit
         };

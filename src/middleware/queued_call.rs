@@ -8,7 +8,6 @@ use http::Request;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::advertise::{fields_of, levels_at_turn};
 use super::ledger::RequestLedger;
 use super::lock_out;
 use super::on_response::{OnResponse, RunningLedger};
@@ -19,7 +18,8 @@ use super::shadow;
 use super::waiter_counter::WaiterGuard;
 use crate::fields::{self, OutageHint};
 use crate::limiter::{
-    Limit, QueueStay, QueueStep, ReservedSlot, Unserved, UsedTurn, wait_for_turn,
+    Level, Limit, QueueBucket, QueueStay, QueueStep, ReservedSlot, Unserved, UsedTurn,
+    wait_for_turn,
 };
 
 /// What a request holds while it waits.
@@ -142,10 +142,24 @@ impl QueuedTurn {
                 ledger.stand(&levels);
             }
             let members = levels.iter();
-            fields_of(plan, members.map(|(part, level)| (part.limit(), part.key(), *level)))
+            plan.fields_of(members.map(|(part, level)| (part.limit(), part.key(), *level)))
         });
         (future, OnResponse::new(fields, timing, ledger))
     }
+}
+
+/// The limits of a request that has waited, and how they stand at its turn, in the order of the rules.
+fn levels_at_turn<'t>(plan: &Plan, turn: &'t UsedTurn) -> Vec<(&'t QueueBucket, Level)> {
+    let mut levels = Vec::new();
+    for (part, state) in &turn.buckets {
+        // A limit in shards has several parts; the fields show the first.
+        if levels.last().is_none_or(|(last, _): &(&_, _)| !part.is_of_same_limit(last)) {
+            // The cost does not matter: waiters hold all tokens, so none remain.
+            levels.push((part, Level::admitted(*state, 1, turn.at)));
+        }
+    }
+    levels.sort_by_key(|(part, _)| plan.position(part.limit().name()));
+    levels
 }
 
 /// The rejection of a request that has waited for as long as it may: what a new one would be told that

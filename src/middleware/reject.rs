@@ -5,7 +5,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 
-use super::advertise::field_set;
 use super::body::RefusalText;
 use super::call_response::{Told, is_grpc, respond, respond_to_error};
 use super::log::log_unasked;
@@ -111,7 +110,7 @@ pub(super) fn render_refusal(
     snapshots.iter().for_each(|snapshot| plan.log.refused(snapshot.limit(), after));
     let style = &plan.settings.style;
     let told = Told::After(RetryHint { after, now: outcome.at(), format: style.retry_after });
-    let fields = plan.sends_fields.then(|| field_set(plan, demands, outcome));
+    let fields = plan.sends_fields.then(|| plan.fields_by(demands, outcome));
     let refused = RefusedRequest {
         head: Some(*head),
         status,
