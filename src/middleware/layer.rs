@@ -30,8 +30,6 @@ use crate::limiter::RateLimiter;
 #[doc(alias("throttle", "rateLimit", "429"))]
 #[must_use = "a layer does nothing until it is put around a service"]
 pub struct RateLimitLayer<N = One> {
-    limiter: RateLimiter,
-    rules: Rules,
     plan: Arc<Plan>,
     count: PhantomData<fn() -> N>,
 }
@@ -39,9 +37,7 @@ pub struct RateLimitLayer<N = One> {
 // Written by hand: a derived `Clone` would require `N: Clone`.
 impl<N> Clone for RateLimitLayer<N> {
     fn clone(&self) -> Self {
-        let Self { limiter, rules, plan, .. } = self;
-        let (limiter, rules, plan) = (limiter.clone(), rules.clone(), Arc::clone(plan));
-        Self { limiter, rules, plan, count: PhantomData }
+        Self { plan: Arc::clone(&self.plan), count: PhantomData }
     }
 }
 
@@ -87,7 +83,7 @@ impl RateLimiter {
             ..LayerSettings::default()
         };
         let rules = Rules { first: rule.into_rule(), rest: Vec::new(), settings };
-        RateLimitLayer::with_rules(self.clone(), rules)
+        RateLimitLayer::new(self.clone(), &rules)
     }
 }
 
@@ -181,12 +177,13 @@ impl<N> RateLimitLayer<N> {
     /// let layer = RateLimiter::in_memory().layer(&A).and(&B).key(ClientIp::peer());
     /// ```
     #[track_caller]
-    pub fn and(mut self, rule: impl IntoRule) -> RateLimitLayer<Several> {
-        self.rules.rest.push(rule.into_rule());
-        if let Some(problem) = one_at_a_time(&self.limiter, &self.rules) {
+    pub fn and(self, rule: impl IntoRule) -> RateLimitLayer<Several> {
+        let (limiter, mut rules) = (self.plan.limiter.clone(), self.plan.rules());
+        rules.rest.push(rule.into_rule());
+        if let Some(problem) = one_at_a_time(&limiter, &rules) {
             panic!("{problem}");
         }
-        RateLimitLayer::with_rules(self.limiter, self.rules)
+        RateLimitLayer::new(limiter, &rules)
     }
 }
 
@@ -342,7 +339,7 @@ impl<N> RateLimitLayer<N> {
     /// ```
     #[doc(alias("disable", "skip", "option_layer"))]
     pub fn enabled(self, enabled: bool) -> Self {
-        Self::with_rules(self.limiter.enabled(enabled), self.rules)
+        Self::new(self.plan.limiter.clone().enabled(enabled), &self.plan.rules())
     }
 }
 
@@ -446,9 +443,8 @@ impl<N> RateLimitLayer<N> {
 }
 
 impl<N> RateLimitLayer<N> {
-    fn with_rules(limiter: RateLimiter, rules: Rules) -> Self {
-        let plan = Arc::new(Plan::new(limiter.clone(), &rules));
-        Self { limiter, rules, plan, count: PhantomData }
+    fn new(limiter: RateLimiter, rules: &Rules) -> Self {
+        Self { plan: Arc::new(Plan::new(limiter, rules)), count: PhantomData }
     }
 
     #[cfg(feature = "axum")]
@@ -456,9 +452,8 @@ impl<N> RateLimitLayer<N> {
         &self.plan
     }
 
-    pub(super) fn with(mut self, change: impl FnOnce(&mut LayerSettings)) -> Self {
-        change(&mut self.rules.settings);
-        Self::with_rules(self.limiter, self.rules)
+    pub(super) fn with(self, change: impl FnOnce(&mut LayerSettings)) -> Self {
+        self.with_rules(|rules| change(&mut rules.settings))
     }
 
     fn with_style(self, change: impl FnOnce(&mut ResponseStyle)) -> Self {
@@ -466,8 +461,13 @@ impl<N> RateLimitLayer<N> {
     }
 
     fn with_rule(self, change: impl FnOnce(Rule) -> Rule) -> Self {
-        let Rules { first, rest, settings } = self.rules;
-        Self::with_rules(self.limiter, Rules { first: change(first), rest, settings })
+        self.with_rules(|rules| rules.first = change(rules.first.clone()))
+    }
+
+    fn with_rules(self, change: impl FnOnce(&mut Rules)) -> Self {
+        let mut rules = self.plan.rules();
+        change(&mut rules);
+        Self::new(self.plan.limiter.clone(), &rules)
     }
 }
 
@@ -492,8 +492,7 @@ fn one_at_a_time(limiter: &RateLimiter, rules: &Rules) -> Option<String> {
 /// A layer of one rule can be used where a layer of several rules is expected.
 impl From<RateLimitLayer> for RateLimitLayer<Several> {
     fn from(layer: RateLimitLayer) -> Self {
-        let RateLimitLayer { limiter, rules, plan, .. } = layer;
-        Self { limiter, rules, plan, count: PhantomData }
+        Self { plan: layer.plan, count: PhantomData }
     }
 }
 
@@ -508,6 +507,6 @@ impl<S, N> Layer<S> for RateLimitLayer<N> {
 
 impl<N> fmt::Debug for RateLimitLayer<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RateLimitLayer").field(&self.rules).finish()
+        f.debug_tuple("RateLimitLayer").field(&self.plan.rules()).finish()
     }
 }

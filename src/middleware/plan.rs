@@ -110,6 +110,13 @@ impl Plan {
         plan
     }
 
+    /// The rules and settings that it was made of.
+    pub(super) fn rules(&self) -> Rules {
+        let (first, rest) = (self.first.rule.clone(), &self.rest);
+        let rest = rest.iter().map(|planned| planned.rule.clone()).collect();
+        Rules { first, rest, settings: self.settings.clone() }
+    }
+
     /// The layer makes a service. Before its first one, the log is told what is wrong with its
     /// numbers.
     pub(super) fn check_setup(&self) {
@@ -296,9 +303,6 @@ impl Plan {
 
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plan")
-            .field("rules", &self.iter().map(|planned| &planned.rule).collect::<Vec<_>>())
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
+        f.debug_tuple("Plan").field(&self.rules()).finish()
     }
 }
