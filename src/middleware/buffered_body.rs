@@ -74,14 +74,9 @@ pub(crate) async fn buffer<B: Body>(
     body: B,
     max_bytes: usize,
 ) -> Result<BufferedBody, BufferError<B::Error>> {
-    if usize::try_from(body.size_hint().lower()).is_ok_and(|lower| lower <= max_bytes) {
-        read(body, max_bytes).await
-    } else {
-        Err(BufferError::TooLarge)
+    if usize::try_from(body.size_hint().lower()).map_or(true, |lower| lower > max_bytes) {
+        return Err(BufferError::TooLarge);
     }
-}
-
-async fn read<B: Body>(body: B, max_bytes: usize) -> Result<BufferedBody, BufferError<B::Error>> {
     let mut body = pin!(body);
     // Most bodies are one frame, which is kept as it is. Further ones are copied: a client that
     // sends single bytes would otherwise hold the server's read buffer for each of them. The memory

@@ -89,11 +89,7 @@ impl Log {
 
     pub(super) fn refused(&self, limit: &Limit, retry_after: Option<Duration>) {
         log_refusal(limit, retry_after, "");
-        self.refused_without_key(limit);
-    }
-
-    /// Nobody notices a forgotten key before one client has the others refused.
-    fn refused_without_key(&self, limit: &Limit) {
+        // Nobody notices a forgotten key before one client has the others refused.
         let Self { lacks_key, .. } = self;
         // The load alone for nearly all, as a swap would write what all threads read.
         #[cfg(feature = "tracing")]
