@@ -205,18 +205,13 @@ impl Submission {
         // Not counted yet: the store may admit the request at once. `enqueue` counts it.
         let checked = plan.waiters.check(&queue, || counted_keys(plan, demands));
         let drain = limiter.queues().time_to_drain();
-        let status = match (checked, drain) {
-            (Err(refusal), None) => status_of_refusal(&queue, refusal),
-            (Err(QueueRefusal::Full), Some(_)) => queue.on_full,
-            // The server shuts down, so the refusal is not due to the client.
-            (_, Some(_)) => UNAVAILABLE,
-            (Ok(()), None) => TOO_MANY,
-        };
         let longest = plan.mode(demands.iter().any(Demand::is_in_flight));
-        let mode = match (checked, drain) {
-            (Err(_), _) => Mode::Take,
-            (Ok(()), Some(end)) => Mode::Reserve(end.min(queue.max_wait)),
-            (Ok(()), None) => longest,
+        let (mode, status) = match (checked, drain) {
+            (Ok(()), None) => (longest, TOO_MANY),
+            // The server shuts down, so the refusal is not due to the client.
+            (Ok(()), Some(end)) => (Mode::Reserve(end.min(queue.max_wait)), UNAVAILABLE),
+            (Err(QueueRefusal::KeyAtBound), Some(_)) => (Mode::Take, UNAVAILABLE),
+            (Err(refusal), _) => (Mode::Take, status_of_refusal(&queue, refusal)),
         };
         let asking = Asking { mode, longest, is_drained: true, ..asking };
         Self { asking, status, jitter }
