@@ -23,31 +23,24 @@ use crate::limiter::RateLimiter;
 /// Limits the requests to a service by one rule or by several; made by [`RateLimiter::layer`].
 ///
 /// What concerns one limit is set on its [`Rule`], and what concerns all of them on the layer.
-/// While the layer has one rule, it has the methods of the rule as well.
+/// While the layer has one rule, it has the methods of the rule as well. With several, its type is
+/// `RateLimitLayer<Vec<Rule>>`.
 ///
 /// See the [module docs](super) for examples.
 #[doc(alias("GovernorLayer", "GovernorConfig", "GovernorConfigBuilder", "Governor"))]
 #[doc(alias("throttle", "rateLimit", "429"))]
 #[must_use = "a layer does nothing until it is put around a service"]
-pub struct RateLimitLayer<N = One> {
+pub struct RateLimitLayer<R = Rule> {
     plan: Arc<Plan>,
-    count: PhantomData<fn() -> N>,
+    rules: PhantomData<fn() -> R>,
 }
 
-// Written by hand: a derived `Clone` would require `N: Clone`.
-impl<N> Clone for RateLimitLayer<N> {
+// Written by hand: a derived `Clone` would require `R: Clone`.
+impl<R> Clone for RateLimitLayer<R> {
     fn clone(&self) -> Self {
-        Self { plan: Arc::clone(&self.plan), count: PhantomData }
+        Self { plan: Arc::clone(&self.plan), rules: PhantomData }
     }
 }
-
-/// Marks a [`RateLimitLayer`] that has one rule.
-#[derive(Clone, Copy, Debug)]
-pub struct One(());
-
-/// Marks a [`RateLimitLayer`] that has several rules.
-#[derive(Clone, Copy, Debug)]
-pub struct Several(());
 
 /// Marks a [`RateLimitLayer`] that has one rule, so that `key`, `cost` and the like can only mean that
 /// rule's.
@@ -57,7 +50,7 @@ pub struct Several(());
 )]
 pub trait IsOne {}
 
-impl IsOne for One {}
+impl IsOne for Rule {}
 
 impl RateLimiter {
     /// Makes a tower layer of a rule or of a limit.
@@ -92,11 +85,11 @@ impl RateLimiter {
 macro_rules! options_of_one_rule {
     ($($name:ident$(<$generic:ident: $bound:path>)?($($value:ident: $type:ty),*), $does:literal;)*) => {
         /// For a layer of one rule: short forms of the methods of [`Rule`].
-        impl<N> RateLimitLayer<N> {$(
+        impl<R> RateLimitLayer<R> {$(
             #[doc = concat!($does, ", like [`Rule::", stringify!($name), "`].")]
             pub fn $name$(<$generic: $bound + 'static>)?(self $(, $value: $type)*) -> Self
             where
-                N: IsOne,
+                R: IsOne,
             {
                 self.with_rule(|rule| rule.$name($($value),*))
             }
@@ -131,7 +124,7 @@ options_of_one_rule! {
 }
 
 /// More rules.
-impl<N> RateLimitLayer<N> {
+impl<R> RateLimitLayer<R> {
     /// Adds a rule: each request takes its tokens from all limits or from none.
     ///
     /// The store decides about all of them in one step and one round trip.
@@ -165,9 +158,8 @@ impl<N> RateLimitLayer<N> {
     /// # drop(layer);
     /// ```
     ///
-    /// A function that returns such a layer says `-> RateLimitLayer<Several>`, with
-    /// [`Several`](super::Several). It has no `key`, as that could mean any of its rules. This does
-    /// not compile:
+    /// A function that returns such a layer says `-> RateLimitLayer<Vec<Rule>>`. It has no `key`, as that
+    /// could mean any of its rules. This does not compile:
     ///
     /// ```compile_fail,E0277
     /// # use tollgate::key::{ClientIp, header};
@@ -177,7 +169,7 @@ impl<N> RateLimitLayer<N> {
     /// let layer = RateLimiter::in_memory().layer(&A).and(&B).key(ClientIp::peer());
     /// ```
     #[track_caller]
-    pub fn and(self, rule: impl IntoRule) -> RateLimitLayer<Several> {
+    pub fn and(self, rule: impl IntoRule) -> RateLimitLayer<Vec<Rule>> {
         let (limiter, mut rules) = (self.plan.limiter.clone(), self.plan.rules());
         rules.rest.push(rule.into_rule());
         if let Some(problem) = one_at_a_time(&limiter, &rules) {
@@ -188,7 +180,7 @@ impl<N> RateLimitLayer<N> {
 }
 
 /// Waiting instead of refusals.
-impl<N> RateLimitLayer<N> {
+impl<R> RateLimitLayer<R> {
     /// Lets requests that are short of tokens wait for their turn, first in, first out.
     ///
     /// A request waits in its own future, without a task or a thread. When its turn comes, the
@@ -223,7 +215,7 @@ impl<N> RateLimitLayer<N> {
 }
 
 /// What responses show, and what happens while the store fails.
-impl<N> RateLimitLayer<N> {
+impl<R> RateLimitLayer<R> {
     /// Sets the header fields that show clients how their limits stand; draft 11 by default.
     ///
     /// The argument is one [`Dialect`](crate::fields::Dialect), or several in an array. The page of
@@ -284,7 +276,7 @@ impl<N> RateLimitLayer<N> {
 }
 
 /// Uploads that are answered early.
-impl<N> RateLimitLayer<N> {
+impl<R> RateLimitLayer<R> {
     /// Sets how far the server reads on what a client still sends after an early answer: so many bytes
     /// of a request, for so long, and of so many requests at once. By default, 16 MiB, 10 seconds and
     /// 100 requests of each layer; a zero switches it off.
@@ -319,7 +311,7 @@ impl<N> RateLimitLayer<N> {
 }
 
 /// Switching off.
-impl<N> RateLimitLayer<N> {
+impl<R> RateLimitLayer<R> {
     /// Switches the layer off if `enabled` is false: it lets all requests through, counts nothing
     /// and adds no header fields.
     ///
@@ -344,7 +336,7 @@ impl<N> RateLimitLayer<N> {
 }
 
 /// Settling, clients that disconnect, and what handlers can see.
-impl<N> RateLimitLayer<N> {
+impl<R> RateLimitLayer<R> {
     /// Settles each request at its actual cost, when its work is done.
     ///
     /// The actual cost is what the handler counted with the [`Meter`](super::Meter) of the request,
@@ -442,9 +434,9 @@ impl<N> RateLimitLayer<N> {
     }
 }
 
-impl<N> RateLimitLayer<N> {
+impl<R> RateLimitLayer<R> {
     fn new(limiter: RateLimiter, rules: &Rules) -> Self {
-        Self { plan: Arc::new(Plan::new(limiter, rules)), count: PhantomData }
+        Self { plan: Arc::new(Plan::new(limiter, rules)), rules: PhantomData }
     }
 
     #[cfg(feature = "axum")]
@@ -490,13 +482,13 @@ fn one_at_a_time(limiter: &RateLimiter, rules: &Rules) -> Option<String> {
 }
 
 /// A layer of one rule can be used where a layer of several rules is expected.
-impl From<RateLimitLayer> for RateLimitLayer<Several> {
+impl From<RateLimitLayer> for RateLimitLayer<Vec<Rule>> {
     fn from(layer: RateLimitLayer) -> Self {
-        Self { plan: layer.plan, count: PhantomData }
+        Self { plan: layer.plan, rules: PhantomData }
     }
 }
 
-impl<S, N> Layer<S> for RateLimitLayer<N> {
+impl<S, R> Layer<S> for RateLimitLayer<R> {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
@@ -505,7 +497,7 @@ impl<S, N> Layer<S> for RateLimitLayer<N> {
     }
 }
 
-impl<N> fmt::Debug for RateLimitLayer<N> {
+impl<R> fmt::Debug for RateLimitLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RateLimitLayer").field(&self.plan.rules()).finish()
     }

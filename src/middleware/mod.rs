@@ -341,7 +341,7 @@ pub(crate) use self::buffered_body::{BufferError, buffer};
 #[cfg(feature = "axum")]
 pub(crate) use self::call_response::{ResponseStyle, response_of, snapshot_fields};
 pub use self::future::ResponseFuture;
-pub use self::layer::{IsOne, One, RateLimitLayer, Several};
+pub use self::layer::{IsOne, RateLimitLayer};
 #[cfg(feature = "axum")]
 pub(crate) use self::look::{LayerView, Outlook};
 pub use self::meter::Meter;

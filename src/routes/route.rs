@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::routing::{MethodRouter, Router};
 
-use crate::middleware::{RateLimitLayer, Several};
+use crate::middleware::{RateLimitLayer, Rule};
 
 /// Adds [`rate_limit`](Self::rate_limit) to routes and routers of axum.
 ///
@@ -34,12 +34,12 @@ pub trait RateLimitExt: Sized {
     /// with [`Router::layer`], which limits the router's fallback.
     #[must_use]
     #[track_caller]
-    fn rate_limit(self, layer: impl Into<RateLimitLayer<Several>>) -> Self;
+    fn rate_limit(self, layer: impl Into<RateLimitLayer<Vec<Rule>>>) -> Self;
 }
 
 impl<S: Clone + Send + Sync + 'static> RateLimitExt for Router<S> {
     #[track_caller]
-    fn rate_limit(self, layer: impl Into<RateLimitLayer<Several>>) -> Self {
+    fn rate_limit(self, layer: impl Into<RateLimitLayer<Vec<Rule>>>) -> Self {
         assert!(
             self.has_routes(),
             "this router has no routes yet, so `rate_limit` would limit nothing (add the routes first, \
@@ -51,7 +51,7 @@ impl<S: Clone + Send + Sync + 'static> RateLimitExt for Router<S> {
 
 impl<S: Clone + Send + Sync + 'static> RateLimitExt for MethodRouter<S, Infallible> {
     #[track_caller]
-    fn rate_limit(self, layer: impl Into<RateLimitLayer<Several>>) -> Self {
+    fn rate_limit(self, layer: impl Into<RateLimitLayer<Vec<Rule>>>) -> Self {
         // `route_layer` excludes the fallback, which is the handler of `any`. `layer` includes it,
         // but also the 405 of axum.
         match has_fallback(&self) {

@@ -10,7 +10,6 @@ use sha2::Digest;
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
 use tollgate::key::{Head, global, header};
-use tollgate::middleware::Several;
 use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, Rule, SECOND, Timestamp};
 use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, ServiceExt, service_fn};
@@ -177,7 +176,7 @@ fn the_time_of_reset_is_rounded_up() {
 fn nearest(limits: &[(Limit, u64)]) -> String {
     let limiter = limiter(&ManualClock::new(START));
     let mut rules = limits.iter().map(|(limit, cost)| Rule::new(limit).cost(*cost));
-    let first: RateLimitLayer<Several> = limiter.layer(rules.next().unwrap()).into();
+    let first: RateLimitLayer<Vec<Rule>> = limiter.layer(rules.next().unwrap()).into();
     let layer = rules.fold(first, RateLimitLayer::and).dialects([Dialect::Draft7, Dialect::Draft6]);
     let headers = answer(&layer, 0);
     let members = |name| field(&headers, name).unwrap();

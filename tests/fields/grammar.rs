@@ -13,7 +13,6 @@ use http::{HeaderMap, Request, Response};
 use proptest::prelude::*;
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
-use tollgate::middleware::Several;
 use tollgate::{Key, Limit, Quota, RateLimitLayer, Rule, Timestamp};
 use tollgate_testing::{START, at_once};
 use tower::{Layer, ServiceExt, service_fn};
@@ -147,7 +146,7 @@ proptest! {
             let key = caller.clone();
             Rule::new(limit).cost(*cost).key_with(move |_| key.clone())
         });
-        let first: RateLimitLayer<Several> = limiter.layer(rules.next().unwrap()).into();
+        let first: RateLimitLayer<Vec<Rule>> = limiter.layer(rules.next().unwrap()).into();
         let mut layer = rules.fold(first, RateLimitLayer::and);
         layer = layer.dialects(dialects.iter().copied().collect::<Dialects>());
         layer = match &partition {

@@ -10,7 +10,7 @@ use http_body_util::Full;
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, RetryAfter};
 use tollgate::key::{Head, header};
-use tollgate::middleware::{MissingKey, Queue, RefusedRequest, Several};
+use tollgate::middleware::{MissingKey, Queue, RefusedRequest};
 use tollgate::{
     Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, RateLimiter, Rule, SECOND, Snapshot,
 };
@@ -46,7 +46,7 @@ async fn plain_text_names_the_limit_and_the_wait() {
     let plain = |layer: RateLimitLayer| layer.on_refusal(OnRefusal::plain_text());
     let by_cost = Rule::new(&TWO).cost_with(cost);
     let layer = plain(in_memory().layer(by_cost.clone()));
-    let both: RateLimitLayer<Several> = plain(in_memory().layer(&SLOW)).and(by_cost.clone());
+    let both: RateLimitLayer<Vec<Rule>> = plain(in_memory().layer(&SLOW)).and(by_cost.clone());
     let second = Limit::new("second", Quota::token_bucket(1, SECOND));
     let second = plain(in_memory().layer(second));
     let (layer, second) = (&layer.into(), &second.into());

@@ -9,7 +9,6 @@ use http::StatusCode;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, global};
-use tollgate::middleware::Several;
 use tollgate::{
     Head, Limit, MINUTE, OnRefusal, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule,
 };
@@ -17,6 +16,8 @@ use tollgate_testing::web::{self, Reply, serve};
 use tollgate_testing::{START, at_once, limiter};
 
 use tollgate_testing::log::logged;
+
+type Rules = RateLimitLayer<Vec<Rule>>;
 
 pub(crate) static API: Limit = Limit::new("api", Quota::token_bucket(1_000_000, MINUTE));
 static SMALL_API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
@@ -67,7 +68,7 @@ fn a_layer_without_a_key_is_told_when_it_first_refuses() {
     static ONE: Limit = Limit::new("one", Quota::token_bucket(1, MINUTE));
     static TEN: Limit = Limit::new("ten", Quota::token_bucket(10, MINUTE));
     let parts = ["WARN", "limit=\"one\"", "ClientIp::peer()", "key::global()"];
-    let told_of = |layer: fn(RateLimiter) -> RateLimitLayer<Several>| {
+    let told_of = |layer: fn(RateLimiter) -> Rules| {
         let app = Router::new().route("/", get(hello).rate_limit(layer(fixed())));
         told(async || {
             let to = serve(app).await;
@@ -86,7 +87,7 @@ fn a_layer_without_a_key_is_told_when_it_first_refuses() {
         &parts,
     );
     // Meant so, or of one rule among others that have keys.
-    let meant: [fn(RateLimiter) -> RateLimitLayer<Several>; 3] = [
+    let meant: [fn(RateLimiter) -> Rules; 3] = [
         |limiter| limiter.layer(&ONE).key(global()).into(),
         |limiter| limiter.layer(Rule::new(&TEN).key(ClientIp::peer())).and(&ONE),
         |limiter| limiter.layer(&ONE).key_with(|head| head.method().as_str().to_owned()).into(),
@@ -108,10 +109,7 @@ const TWO_NUMBERS: [&str; 6] = [
     "use one `Limit` in both layers",
 ];
 
-fn two_routes(
-    a: impl Into<RateLimitLayer<Several>>,
-    b: impl Into<RateLimitLayer<Several>>,
-) -> Router {
+fn two_routes(a: impl Into<Rules>, b: impl Into<Rules>) -> Router {
     Router::new()
         .route("/a", get(hello).rate_limit(a.into()))
         .route("/b", get(hello).rate_limit(b.into()))
@@ -245,7 +243,7 @@ impl Backend for Later {
 fn a_second_key_of_a_rule_is_told_once() {
     use tollgate::key::header;
     let parts = ["WARN", "limit=\"api\"", "only the last one counts", "`.key((a, b))`"];
-    let told_of = |layer: fn(RateLimiter) -> RateLimitLayer<Several>| {
+    let told_of = |layer: fn(RateLimiter) -> Rules| {
         let layer = layer(fixed());
         told_by(|| Router::new().route("/", get(hello).rate_limit(layer)), &["/"])
     };

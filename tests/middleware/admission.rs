@@ -15,7 +15,7 @@ use tollgate::backend::{Adjustment, Answer, Applied, Backend, BackendError, Buck
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
-use tollgate::middleware::{ActualCost, Admission, MissingKey, Several};
+use tollgate::middleware::{ActualCost, Admission, MissingKey};
 use tollgate::{
     HOUR, Limit, MINUTE, OnFailure, Quota, RateLimitExt, RateLimitLayer, RateLimited, RateLimiter,
     Rule, SECOND, Snapshot,
@@ -35,7 +35,7 @@ type Work = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// A route under this layer, with a handler that does this work.
 fn app<W>(
-    layer: impl Into<RateLimitLayer<Several>>,
+    layer: impl Into<RateLimitLayer<Vec<Rule>>>,
     work: impl Fn(Admission) -> W + Clone + Send + Sync + 'static,
 ) -> Router
 where

@@ -17,7 +17,7 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
 use tollgate::clock::ManualClock;
 use tollgate::key::header;
-use tollgate::middleware::{ActualCost, Admission, Meter, MissingKey, Several};
+use tollgate::middleware::{ActualCost, Admission, Meter, MissingKey};
 use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND};
 use tollgate_testing::dice::Dice;
 use tollgate_testing::queue::{Late, ms, paused, settled, tokens};
@@ -762,7 +762,7 @@ fn a_metered_request_is_settled_once_in_any_order() {
 
 // In axum.
 
-fn app<H, T>(layer: impl Into<RateLimitLayer<Several>>, handler: H) -> Router
+fn app<H, T>(layer: impl Into<RateLimitLayer<Vec<Rule>>>, handler: H) -> Router
 where
     H: axum::handler::Handler<T, ()>,
     T: 'static,

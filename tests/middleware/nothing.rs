@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, ExactWait};
 use tollgate::key::header;
-use tollgate::middleware::{Admission, Portion, Several};
+use tollgate::middleware::{Admission, Portion};
 use tollgate::routes::remaining;
 use tollgate::{
     DAY, HOUR, Head, Limit, OnFailure, OnRefusal, Permit, Quota, RateLimitExt, RateLimitLayer,
@@ -27,7 +27,7 @@ static FREE: Limit = Limit::new("per-tenant", Quota::token_bucket(100, DAY));
 static PAUSED: Limit = Limit::new("per-tenant", Quota::none());
 static OTHER: Limit = Limit::new("other", Quota::token_bucket(5, HOUR));
 
-fn app(layer: impl Into<RateLimitLayer<Several>>) -> Router {
+fn app(layer: impl Into<RateLimitLayer<Vec<Rule>>>) -> Router {
     Router::new().route("/", get(async || "hello").rate_limit(layer.into()))
 }
 
@@ -76,7 +76,7 @@ fn a_refusal_has_a_reason_and_no_field_in_any_dialect() {
     let limiter = limiter(&ManualClock::new(START));
     let all = [Dialect::Draft7, Dialect::Draft6, Dialect::XRateLimit];
     let by_plan = Rule::new(&FREE).limit_with(plan).key(header("x-tenant"));
-    let layers: [RateLimitLayer<Several>; 9] = [
+    let layers: [RateLimitLayer<Vec<Rule>>; 9] = [
         limiter.layer(&PAUSED).into(),
         limiter.layer(&PAUSED).cost(0).into(),
         limiter.layer(&PAUSED).cost_with(|_| 0).dialects(all).into(),
@@ -122,7 +122,7 @@ fn a_plan_that_is_paused_and_back_has_what_it_had() {
 #[test]
 fn a_layer_whose_limit_is_replaced_by_nothing_refuses_at_once_and_goes_on_after_that() {
     let limiter = limiter(&ManualClock::new(START));
-    let layers: [RateLimitLayer<Several>; 3] = [
+    let layers: [RateLimitLayer<Vec<Rule>>; 3] = [
         limiter.layer(&FREE).into(),
         limiter.layer(&FREE).and(&OTHER),
         limiter.layer(&FREE).queue(HOUR).into(),
@@ -234,7 +234,7 @@ fn a_layer_that_is_switched_off_lets_it_pass() {
 #[test]
 fn a_client_that_asks_is_told_that_nothing_fits() {
     let limiter = limiter(&ManualClock::new(START));
-    let told = |layer: RateLimitLayer<Several>| -> Value {
+    let told = |layer: RateLimitLayer<Vec<Rule>>| -> Value {
         let page = Router::new().route("/", get(remaining(&layer)));
         serde_json::from_str(&at_once(ask(&page, &[])).body).unwrap()
     };

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tollgate::algebra::{Bucket, State, calculate};
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, Head, Key, KeyError, KeyExtractor as _, header};
-use tollgate::middleware::{MissingKey, Portion, Several};
+use tollgate::middleware::{MissingKey, Portion};
 use tollgate::routes::{PREDICTOR, predictor, remaining};
 use tollgate::{
     HOUR, Limit, MINUTE, OnFailure, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND,
@@ -31,7 +31,7 @@ static OTHER: Limit = Limit::new("other \"one\"\\", Quota::token_bucket(7, SECON
 
 fn app<N>(layer: RateLimitLayer<N>) -> Router {
     let limits = get(remaining(&layer));
-    let layer: RateLimitLayer<Several> = layer.and(Rule::new(&OTHER).shadow());
+    let layer: RateLimitLayer<Vec<Rule>> = layer.and(Rule::new(&OTHER).shadow());
     Router::new().route("/", get(async || "in").rate_limit(layer)).route("/limits", limits)
 }
 

@@ -10,7 +10,7 @@ use http_body_util::Full;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
-use tollgate::middleware::{ActualCost, Queue, Several};
+use tollgate::middleware::{ActualCost, Queue};
 use tollgate::{HOUR, Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
 use tollgate_testing::cases::seeds;
 use tollgate_testing::dice::Dice;
@@ -19,10 +19,12 @@ use tollgate_testing::web::Reply;
 use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, ServiceExt, service_fn};
 
+type Rules = RateLimitLayer<Vec<Rule>>;
+
 type Limits = [Limit; 3];
 
 /// Sends a request of a user to a handler that says what it has cost, and whether it failed.
-async fn ask(layer: &RateLimitLayer<Several>, user: u64, cost: u64, status: u16) -> Reply {
+async fn ask(layer: &Rules, user: u64, cost: u64, status: u16) -> Reply {
     let inner = service_fn(async |request: Request<()>| {
         let number = |name| request.headers()[name].to_str().unwrap().parse::<u16>().unwrap();
         let mut response = Response::new(Full::<Bytes>::from("hello"));
@@ -45,7 +47,7 @@ fn user() -> impl tollgate::KeyExtractor {
 }
 
 /// Each kind of layer that decides, or words its answers, in another way.
-const LAYERS: [fn(&RateLimiter, &Limits) -> RateLimitLayer<Several>; 12] = [
+const LAYERS: [fn(&RateLimiter, &Limits) -> Rules; 12] = [
     |limiter, [a, ..]| limiter.layer(a).key(user()).into(),
     |limiter, [a, ..]| limiter.layer(a).key(user()).cost_with(cost).into(),
     |limiter, [a, ..]| limiter.layer(a).dialects([Dialect::Draft7, Dialect::XRateLimit]).into(),

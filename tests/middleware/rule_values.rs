@@ -14,7 +14,7 @@ use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, 
 use tollgate::clock::ManualClock;
 use tollgate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
 use tollgate::key::{Head, header};
-use tollgate::middleware::{ActualCost, MissingKey, Queue, Several};
+use tollgate::middleware::{ActualCost, MissingKey, Queue};
 use tollgate::{
     HOUR, Limit, MINUTE, OnRefusal, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND,
 };
@@ -23,6 +23,8 @@ use tollgate_testing::queue::{ms, paused, settled, tokens};
 use tollgate_testing::web::Reply;
 use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, Service, ServiceExt, service_fn};
+
+type Rules = RateLimitLayer<Vec<Rule>>;
 
 static FREE: Limit = Limit::new("plan", Quota::token_bucket(2, MINUTE));
 static PRO: Limit = Limit::new("plan", Quota::token_bucket(20, MINUTE));
@@ -151,10 +153,9 @@ fn a_request_without_a_chosen_limit_is_not_limited() {
         _ => Some(&FREE),
     };
     let rule = Rule::new(&FREE).limit_with(choose).cost(2);
-    for layer in [
-        RateLimitLayer::<Several>::from(limiter.layer(rule.clone())),
-        limiter.layer(rule.clone().shadow()).and(rule),
-    ] {
+    for layer in
+        [Rules::from(limiter.layer(rule.clone())), limiter.layer(rule.clone().shadow()).and(rule)]
+    {
         at_once(limiter.reset(&FREE)).unwrap();
         for _ in 0..50 {
             let reply = at_once(ask(&layer, &[]));
@@ -238,7 +239,7 @@ fn told(reply: Reply) -> (StatusCode, Vec<String>, String) {
 
 /// The layers that carry out the same rule: alone, which needs no list; with an option that changes
 /// nothing; and beside a rule that applies to no request, before it or after it.
-fn ways(mut limiter: impl FnMut() -> RateLimiter, rule: &Rule) -> Vec<RateLimitLayer<Several>> {
+fn ways(mut limiter: impl FnMut() -> RateLimiter, rule: &Rule) -> Vec<Rules> {
     let never = || Rule::new(&OTHER).only_if(|_| false);
     vec![
         limiter().layer(rule.clone()).into(),
@@ -282,7 +283,7 @@ fn random_rule(dice: &mut Dice) -> Rule {
 }
 
 /// What concerns the layer, at random, the same for each way.
-fn random_settings(dice: &mut Dice) -> impl Fn(RateLimitLayer<Several>) -> RateLimitLayer<Several> {
+fn random_settings(dice: &mut Dice) -> impl Fn(Rules) -> Rules {
     let dialects: [Dialects; 6] = [
         Dialect::Draft11.into(),
         Dialect::Draft7.into(),

@@ -15,7 +15,7 @@ use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::{Extracted, Head, Key, KeyError, header};
-use tollgate::middleware::{ActualCost, MissingKey, Queue, Several};
+use tollgate::middleware::{ActualCost, MissingKey, Queue};
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
 use tollgate_testing::queue::{Late, Recorder, ms, paused, send, settled, tokens};
 use tollgate_testing::web::Reply;
@@ -39,7 +39,7 @@ fn cost(head: &Head<'_>) -> u64 {
 }
 
 /// A limit per user, one per tenant, and one that all users share.
-fn three(limiter: &RateLimiter) -> RateLimitLayer<Several> {
+fn three(limiter: &RateLimiter) -> RateLimitLayer<Vec<Rule>> {
     limiter
         .layer(Rule::new(&CLIENT).key(header("x-user")))
         .and(Rule::new(&TENANT).key(header("x-tenant")))
@@ -48,12 +48,12 @@ fn three(limiter: &RateLimiter) -> RateLimitLayer<Several> {
 
 /// Sends requests to a service that counts them.
 struct Server {
-    layer: RateLimitLayer<Several>,
+    layer: RateLimitLayer<Vec<Rule>>,
     ran: Arc<AtomicU32>,
 }
 
 impl Server {
-    fn new(layer: impl Into<RateLimitLayer<Several>>) -> Self {
+    fn new(layer: impl Into<RateLimitLayer<Vec<Rule>>>) -> Self {
         Self { layer: layer.into(), ran: Arc::default() }
     }
 
@@ -346,7 +346,7 @@ async fn a_plan_is_chosen_for_each_request() {
 static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
 static EVEN: Limit = Limit::new("even", Quota::token_bucket(30, MINUTE).capacity(0));
 
-fn queued(limiter: &RateLimiter) -> RateLimitLayer<Several> {
+fn queued(limiter: &RateLimiter) -> RateLimitLayer<Vec<Rule>> {
     limiter.layer(&SPACED).and(&EVEN).queue(Queue::new(HOUR))
 }
 

@@ -17,7 +17,7 @@ use tollgate::backend::{
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
-use tollgate::middleware::{ActualCost, MissingKey, Portion, Several};
+use tollgate::middleware::{ActualCost, MissingKey, Portion};
 use tollgate::{
     HOUR, Key, Limit, MINUTE, OnFailure, Quota, RateLimitLayer, RateLimiter, Rule, SECOND,
 };
@@ -239,7 +239,7 @@ fn a_limit_in_shards_can_be_a_shadow() {
 /// The refusal named the first rule, but its fields showed the snapshot of the other one.
 #[test]
 fn a_shadow_that_comes_first_is_not_named_in_place_of_the_other_rule() {
-    let told = |layer: RateLimitLayer<Several>| {
+    let told = |layer: RateLimitLayer<Vec<Rule>>| {
         let inner = service_fn(async |_: Request<()>| {
             Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
         });
@@ -280,7 +280,7 @@ fn shadow_rules_change_no_answer() {
         let layer = |with_shadows: bool| {
             let limiter = limiter(&ManualClock::new(START));
             let of_all = Limit::new("of all", Quota::token_bucket(100, HOUR));
-            let mut layer: RateLimitLayer<Several> = limiter.layer(of_all).into();
+            let mut layer: RateLimitLayer<Vec<Rule>> = limiter.layer(of_all).into();
             for ((limit, &cost), &in_shadow) in limits.iter().zip(&costs).zip(&in_shadow) {
                 if in_shadow && !with_shadows {
                     continue;

@@ -16,7 +16,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::task::JoinHandle;
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, Key};
-use tollgate::middleware::{Queue, Several};
+use tollgate::middleware::Queue;
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimitLayer, RateLimiter, Rule};
 use tollgate_testing::attack::{Frame, Frames, Guest, Http2, Watched, address, connect, frame};
 use tollgate_testing::dice::Dice;
@@ -43,7 +43,7 @@ fn queue() -> Queue {
 }
 
 /// A server behind this layer, and how often its handler has run.
-async fn served(layer: impl Into<RateLimitLayer<Several>>) -> (Watched, Arc<AtomicUsize>) {
+async fn served(layer: impl Into<RateLimitLayer<Vec<Rule>>>) -> (Watched, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&ran);
     let handler = async move || {

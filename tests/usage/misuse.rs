@@ -56,7 +56,7 @@ const EXPLAINED: &[[&str; 4]] = &[
         "a function that returns a layer, with one more rule",
         "fn limits(limiter: &RateLimiter) -> RateLimitLayer { limiter.layer(&L).and(&L) }",
         "E0308",
-        "RateLimitLayer<Several>",
+        "RateLimitLayer<Vec<Rule>>",
     ],
     ["a text as a key", "limiter.layer(&L).key(\"x-user\");", "E0277", "`key::header(..)`"],
     ["several limits at once", "limiter.layer((&L, &L));", "E0277", "`limiter.layer(&A).and("],

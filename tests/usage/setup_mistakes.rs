@@ -15,7 +15,7 @@ use axum::routing::{
 use http::{Method, Request, StatusCode};
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, header};
-use tollgate::middleware::{MissingKey, OnRefusal, Several};
+use tollgate::middleware::{MissingKey, OnRefusal};
 use tollgate::{
     HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND,
 };
@@ -68,7 +68,7 @@ async fn the_error_of_a_capacity_of_0_names_the_queue_as_the_fix() {
 #[tokio::test(start_paused = true)]
 async fn a_limit_of_capacity_0_runs_in_a_layer_with_a_queue() {
     let limiter = RateLimiter::in_memory();
-    let app = |layer: RateLimitLayer<Several>| {
+    let app = |layer: RateLimitLayer<Vec<Rule>>| {
         Router::new().route("/", get(async || "hello").rate_limit(layer))
     };
     assert_eq!(send(&app(limiter.layer(&SPACED).into()), Method::GET).await.0, 413);
@@ -142,7 +142,7 @@ async fn every_shape_of_a_route_is_limited() {
 
 // Keys that are missing in a test, where no log is read.
 
-fn app(layer: impl Into<RateLimitLayer<Several>>) -> Router {
+fn app(layer: impl Into<RateLimitLayer<Vec<Rule>>>) -> Router {
     Router::new().route("/", get(async || "hello")).layer(layer.into())
 }
 
