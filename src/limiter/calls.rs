@@ -322,11 +322,11 @@ impl<'l> LimitCall<'l> {
             *progress = Progress::Done;
             match limiter.ask(demands.as_mut_slice(), asking) {
                 Asked::Decided(decided) => return Poll::Ready(self.read(decided)),
-                Asked::Pending(pending) => *progress = Progress::Pending(pending.into_answer()),
+                Asked::Pending(pending) => *progress = Progress::Pending(pending),
             }
         }
         let answer = ready!(progress.poll_answer(cx));
-        let decided = limiter.decided(demands.as_slice(), asking, answer, None);
+        let decided = limiter.decided(demands.as_slice(), asking, answer);
         Poll::Ready(self.read(decided))
     }
 

@@ -37,8 +37,6 @@ pub(crate) struct Asking {
     pub(crate) longest: Mode,
     /// What becomes of the request in an outage, if its limits do not say it.
     pub(crate) on_failure: OnFailure,
-    /// Whether a drain of the limiter ends its wait.
-    pub(crate) is_drained: bool,
 }
 
 /// What has become of a request.
@@ -62,14 +60,14 @@ pub(crate) enum Decided {
 /// A decision, or the store's answer to wait for.
 pub(crate) enum Asked {
     Decided(Decided),
-    Pending(PendingDecision),
+    /// For [`decided`](RateLimiter::decided), with the same demands.
+    Pending(BoxedAnswer<Applied>),
 }
 
 impl Asking {
     /// For tokens that have to be there.
     pub(crate) const fn take(source: DecisionSource, on_failure: OnFailure) -> Self {
-        let (mode, longest, is_drained) = (Mode::Take, Mode::Take, false);
-        Self { source, mode, longest, on_failure, is_drained }
+        Self { source, mode: Mode::Take, longest: Mode::Take, on_failure }
     }
 
     pub(crate) const fn max_wait(&self) -> Duration {
@@ -105,17 +103,14 @@ impl RateLimiter {
         {
             return Asked::Decided(self.ask_here(lines, demands, asking));
         }
-        let place = asking.reserves().then(Place::in_queue);
         match self.submit(demands, asking.mode, asking.longest) {
-            Ok(Answer::Ready(answer)) => {
-                Asked::Decided(self.decided(demands, asking, answer, place))
-            }
+            Ok(Answer::Ready(answer)) => Asked::Decided(self.decided(demands, asking, answer)),
             Ok(Answer::Pending(answer)) => {
                 let mut answer = self.timed(answer);
                 if !asking.reserves() && demands.iter().any(Demand::is_in_flight) {
                     answer = InFlightAnswer::boxed(self, demands, answer);
                 }
-                Asked::Pending(PendingDecision { asking, answer, place })
+                Asked::Pending(answer)
             }
             Err(too_large) => Asked::Decided(self.decide_too_large(demands, asking, too_large)),
         }
@@ -132,7 +127,9 @@ impl RateLimiter {
         asking: Asking,
     ) -> Decided {
         if asking.reserves() {
-            let drained_by = asking.is_drained.then(|| self.queues());
+            // A drain ends the waits in layers alone.
+            let is_drained = matches!(asking.source, DecisionSource::Layer);
+            let drained_by = is_drained.then(|| self.queues());
             let modes = [asking.mode, asking.longest];
             return match self.reserve(memory, demands, modes, drained_by) {
                 Ok((applied, ticket)) => {
@@ -173,13 +170,13 @@ impl RateLimiter {
         })
     }
 
+    /// What the answer of a store, or its failure, makes of the demands that it was asked for.
     #[inline(always)]
-    pub(super) fn decided<L: Borrow<Limit>>(
+    pub(crate) fn decided<L: Borrow<Limit>>(
         &self,
         demands: &[Demand<L>],
         asking: Asking,
         answer: Result<Applied, BackendError>,
-        place: Option<Place>,
     ) -> Decided {
         let answer = match answer.and_then(|applied| CompleteAnswer::new(demands, applied)) {
             Ok(answer) => answer,
@@ -188,7 +185,7 @@ impl RateLimiter {
         if let Some(first) = demands.first() {
             self.store_answered(first.limit(), answer.applied(), asking.is_shadow());
         }
-        self.read(demands, asking, answer, place)
+        self.read(demands, asking, answer, asking.reserves().then(Place::in_queue))
     }
 
     #[inline(always)]
@@ -309,42 +306,6 @@ impl RateLimiter {
         self.tell(demands, asking, answer, None);
         stay.join();
         Some(stay)
-    }
-}
-
-/// A request that a store has not answered yet.
-pub(crate) struct PendingDecision {
-    asking: Asking,
-    answer: BoxedAnswer<Applied>,
-    place: Option<Place>,
-}
-
-impl PendingDecision {
-    /// Waits for the store. The demands are those that it was asked for.
-    pub(crate) async fn decide<L: Borrow<Limit>>(
-        self,
-        limiter: &RateLimiter,
-        demands: &[Demand<L>],
-    ) -> Decided {
-        let Self { asking, answer, place } = self;
-        limiter.decided(demands, asking, answer.await, place)
-    }
-
-    /// As [`decide`](Self::decide). An answer that decides nothing is left to the caller, who may have
-    /// gone.
-    pub(super) async fn decide_if_answered<L: Borrow<Limit>>(
-        self,
-        limiter: &RateLimiter,
-        demands: &[Demand<L>],
-    ) -> Result<Decided, BackendError> {
-        let Self { asking, answer, place } = self;
-        let applied = answer.await?;
-        Ok(limiter.decided(demands, asking, Ok(applied), place))
-    }
-
-    /// The answer of a store that was not asked to reserve.
-    pub(super) fn into_answer(self) -> BoxedAnswer<Applied> {
-        self.answer
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use crate::backend::{Answer, BackendError};
 
-pub(super) type BoxedAnswer<T> = Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send>>;
+pub(crate) type BoxedAnswer<T> = Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send>>;
 
 /// An answer that is completed by a task if it is dropped before it has arrived.
 ///

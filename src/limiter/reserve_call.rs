@@ -89,7 +89,8 @@ impl Future for ReserveCall<'_> {
                     let limit = limit.clone();
                     let reserved = Answer::pending(async move {
                         let Request { limiter, demands, .. } = &request;
-                        let decided = pending.decide_if_answered(limiter, demands).await?;
+                        // A failure is left to the call, which may be gone.
+                        let decided = limiter.decided(demands, asking, Ok(pending.await?));
                         Ok(request.reserve(&limit, decided))
                     });
                     Answer::Pending(Box::pin(DetachOnDrop::new(reserved)))
@@ -98,7 +99,7 @@ impl Future for ReserveCall<'_> {
         };
         let reserved = ready!(answer.poll(cx, ask));
         Poll::Ready(reserved.unwrap_or_else(|error| {
-            let decided = limiter.decided(demands.as_slice(), asking, Err(error), None);
+            let decided = limiter.decided(demands.as_slice(), asking, Err(error));
             request(demands.as_slice()).reserve(limit, decided)
         }))
     }

@@ -118,7 +118,7 @@ fn ask<'p>(
     let gives_back = submission.asking.reserves() || plan.settings.refunds_dropped;
     let (plan, demands) = (Arc::clone(plan), to_static(&demands));
     let acting = async move {
-        let decided = pending.decide(&plan.limiter, &demands).await;
+        let decided = plan.limiter.decided(&demands, submission.asking, pending.await);
         act(&plan, submission, demands, shadows, decided)
     };
     Action::Pending(match gives_back {
@@ -213,7 +213,7 @@ impl Submission {
             (Err(QueueRefusal::KeyAtBound), Some(_)) => (Mode::Take, UNAVAILABLE),
             (Err(refusal), _) => (Mode::Take, status_of_refusal(&queue, refusal)),
         };
-        let asking = Asking { mode, longest, is_drained: true, ..asking };
+        let asking = Asking { mode, longest, ..asking };
         Self { asking, status, jitter }
     }
 }

@@ -317,7 +317,7 @@ impl RequestLedger {
         let asking = Asking::take(DecisionSource::Handler, self.plan.settings.on_failure);
         let decided = match limiter.ask(&mut demands, asking) {
             Asked::Decided(decided) => decided,
-            Asked::Pending(pending) => pending.decide(limiter, &demands).await,
+            Asked::Pending(pending) => limiter.decided(&demands, asking, pending.await),
         };
         match decided {
             Decided::Admitted(answer) => {

@@ -26,7 +26,7 @@ pub(super) fn charge(
 ) -> Option<PendingShadows> {
     let mut rest = shadows.into_iter();
     while let Some(mut shadow) = rest.next() {
-        let pending = match ask(plan, &mut shadow) {
+        let pending = match plan.limiter.ask(slice::from_mut(&mut shadow), ASKING) {
             Asked::Decided(decided) => {
                 record(ledger, &shadow, decided);
                 continue;
@@ -35,7 +35,7 @@ pub(super) fn charge(
         };
         let (plan, ledger) = (Arc::clone(plan), ledger.cloned());
         return Some(Box::pin(async move {
-            let decided = pending.decide(&plan.limiter, slice::from_ref(&shadow)).await;
+            let decided = plan.limiter.decided(slice::from_ref(&shadow), ASKING, pending.await);
             record(ledger.as_ref(), &shadow, decided);
             if let Some(rest) = charge(&plan, ledger.as_ref(), rest.collect()) {
                 rest.await;
@@ -65,10 +65,7 @@ pub(super) fn charge_beside(
     }
 }
 
-fn ask(plan: &Plan, shadow: &mut Shadow) -> Asked {
-    let asking = Asking::take(DecisionSource::Shadow, OnFailure::Admit);
-    plan.limiter.ask(slice::from_mut(shadow), asking)
-}
+const ASKING: Asking = Asking::take(DecisionSource::Shadow, OnFailure::Admit);
 
 fn record(ledger: Option<&Arc<RequestLedger>>, shadow: &Shadow, decided: Decided) {
     match decided {
