@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::Limit;
 use super::complete_answer::CompleteAnswer;
-use super::demand::{Demand, Mode};
+use super::demand::{Demand, Mode, draw_all_shards};
 use super::detached::BoxedAnswer;
 use super::engine::RateLimiter;
 use super::events::{DecisionSource, Outcome, QueueStay, Report};
@@ -25,7 +25,7 @@ use super::rate_limited::RateLimited;
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError, Charge, OnFailure};
 #[cfg(feature = "memory")]
-use crate::backend::{LineTicket, Memory};
+use crate::backend::{LineTicket, LineWaiter, Memory};
 
 /// Who asks, and for what.
 #[derive(Clone, Copy, Debug)]
@@ -93,17 +93,14 @@ impl RateLimiter {
         if self.is_off() {
             return Asked::Decided(Decided::Uncounted);
         }
+        // The lines are those of a memory store, also behind a wrapper.
         #[cfg(feature = "memory")]
-        if let Some(memory) = self.memory() {
+        let memory = if asking.reserves() { self.lines() } else { self.memory().map(Arc::as_ref) };
+        #[cfg(feature = "memory")]
+        if let Some(memory) = memory {
             return Asked::Decided(self.ask_here(memory, demands, asking));
         }
-        #[cfg(feature = "memory")]
-        if asking.reserves()
-            && let Some(lines) = self.lines()
-        {
-            return Asked::Decided(self.ask_here(lines, demands, asking));
-        }
-        match self.submit(demands, asking.mode, asking.longest) {
+        match self.submit(demands, asking) {
             Ok(Answer::Ready(answer)) => Asked::Decided(self.decided(demands, asking, answer)),
             Ok(Answer::Pending(answer)) => {
                 let mut answer = self.timed(answer);
@@ -116,7 +113,33 @@ impl RateLimiter {
         }
     }
 
-    /// As [`ask`](Self::ask), in memory: its answers are complete, and it never fails.
+    /// Sends the demands to the store. [`CompleteAnswer::new`] checks its answer.
+    ///
+    /// # Errors
+    ///
+    /// If a cost is more than the buckets could ever grant in the most patient mode that the caller
+    /// would try. The store is not asked then.
+    #[inline(always)]
+    fn submit<L: Borrow<Limit>>(
+        &self,
+        demands: &mut [Demand<L>],
+        asking: Asking,
+    ) -> Result<Answer<Applied>, RateLimited> {
+        draw_all_shards(demands, self.random(), asking.longest)?;
+        // The memory store records the resets itself, and forgets what is in flight with its process.
+        if !self.has_lines() {
+            let mark = self.resets().mark();
+            demands.iter_mut().for_each(|demand| demand.asked_at = mark);
+            if let Some(demand) = demands.iter().find(|one| one.limit().quota().never_gains()) {
+                return Ok(Answer::Ready(Err(unlosable(demand.limit()))));
+            }
+        }
+        Ok(self.backend().apply(&charges(demands, asking)?))
+    }
+
+    /// As [`ask`](Self::ask), in memory: its answers are complete, and it never fails. If the answer is
+    /// a reservation, the request enters the lines of its buckets in the same step, so that no other
+    /// request overtakes it.
     // Not inlined, so that the decision is written where it is returned.
     #[cfg(feature = "memory")]
     #[inline(never)]
@@ -126,20 +149,24 @@ impl RateLimiter {
         demands: &mut [Demand<L>],
         asking: Asking,
     ) -> Decided {
+        if let Err(too_large) = draw_all_shards(demands, self.random(), asking.longest) {
+            return self.decide_too_large(demands, asking, too_large);
+        }
         if asking.reserves() {
             // A drain ends the waits in layers alone.
             let is_drained = matches!(asking.source, DecisionSource::Layer);
-            let drained_by = is_drained.then(|| self.queues());
-            let modes = [asking.mode, asking.longest];
-            return match self.reserve(memory, demands, modes, drained_by) {
-                Ok((applied, ticket)) => {
+            let waiter = || LineWaiter::new(self.queues().id().filter(|_| is_drained));
+            return match charges(demands, asking) {
+                Ok(charges) => {
+                    let (applied, ticket) = memory.reserve(&charges, waiter);
                     let (answer, place) = (CompleteAnswer::of_memory(applied), Place { ticket });
                     self.read(demands, asking, answer, Some(place))
                 }
                 Err(too_large) => self.decide_too_large(demands, asking, too_large),
             };
         }
-        match self.take_here(memory, demands, asking.longest) {
+        let charges = demands.iter().map(|demand| demand.charge(Mode::Take, asking.longest));
+        match memory.charge_all(charges) {
             Ok(applied) => self.read(demands, asking, CompleteAnswer::of_memory(applied), None),
             Err(too_large) => self.decide_too_large(demands, asking, too_large),
         }
@@ -307,6 +334,26 @@ impl RateLimiter {
         stay.join();
         Some(stay)
     }
+}
+
+#[inline(always)]
+fn charges<L: Borrow<Limit>>(
+    demands: &[Demand<L>],
+    asking: Asking,
+) -> Result<SmallVec<[Charge<'_>; 2]>, RateLimited> {
+    demands.iter().map(|demand| demand.charge(asking.mode, asking.longest)).collect()
+}
+
+/// A store that outlives this process would keep the tokens of its requests for good.
+#[cold]
+fn unlosable(limit: &Limit) -> BackendError {
+    let cause = format!(
+        "`{}` counts requests in flight, and a process that crashes gives nothing back (say when its \
+         tokens are there again: `Quota::in_flight({}).lost_after(HOUR)`)",
+        limit.name(),
+        limit.quota().rate()
+    );
+    BackendError::misconfigured("shared", cause)
 }
 
 /// A refusal for now.

@@ -2,7 +2,6 @@
 
 #[cfg(feature = "memory")]
 use std::any::Any;
-use std::borrow::Borrow;
 #[cfg(all(feature = "memory", feature = "tracing"))]
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,20 +10,16 @@ use smallvec::SmallVec;
 
 use super::Limit;
 use super::defaults::Defaults;
-use super::demand::{Demand, Mode, draw_all_shards};
 use super::failure_log::FailureLog;
 use super::limit_uses::LimitUses;
 use super::off::Off;
 use super::queue::QueueRegistry;
 use super::random::Random;
-use super::rate_limited::RateLimited;
 use super::replacements::Replacements;
 use super::shared_resets::SharedResets;
-use crate::backend::{
-    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Origin, OwnedAdjustment,
-};
 #[cfg(feature = "memory")]
-use crate::backend::{LineTicket, LineWaiter, Memory};
+use crate::backend::Memory;
+use crate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Origin, OwnedAdjustment};
 
 /// Decides, for each request, whether its work may run now.
 ///
@@ -305,74 +300,6 @@ impl RateLimiter {
         &self.shared.queues
     }
 
-    /// Asks the store for all demands or none. [`CompleteAnswer::new`](super::CompleteAnswer::new) checks the answer.
-    ///
-    /// # Errors
-    ///
-    /// If a cost is more than the buckets could ever grant in the mode `longest`, the most patient
-    /// one that the caller would try. The store is not asked then.
-    #[inline(always)]
-    pub(super) fn submit<L: Borrow<Limit>>(
-        &self,
-        demands: &mut [Demand<L>],
-        mode: Mode,
-        longest: Mode,
-    ) -> Result<Answer<Applied>, RateLimited> {
-        // The memory store records the resets itself.
-        if !self.has_lines() {
-            let mark = self.shared.resets.mark();
-            demands.iter_mut().for_each(|demand| demand.asked_at = mark);
-        }
-        draw_all_shards(demands, self.random(), longest)?;
-        if !self.has_lines()
-            && let Some(demand) = demands.iter().find(|one| one.limit().quota().never_gains())
-        {
-            return Ok(Answer::Ready(Err(unlosable(demand.limit()))));
-        }
-        self.apply(demands, mode, longest)
-    }
-
-    /// As [`submit`](Self::submit), for the memory store: without a list of charges.
-    ///
-    /// # Errors
-    ///
-    /// As [`submit`](Self::submit).
-    #[cfg(feature = "memory")]
-    #[inline(always)]
-    pub(super) fn take_here<L: Borrow<Limit>>(
-        &self,
-        memory: &Memory,
-        demands: &mut [Demand<L>],
-        longest: Mode,
-    ) -> Result<Applied, RateLimited> {
-        draw_all_shards(demands, self.random(), longest)?;
-        memory.charge_all(demands.iter().map(|demand| demand.charge(Mode::Take, longest)))
-    }
-
-    /// Takes all demands, into debt if need be, or none. If the answer is a reservation, the
-    /// request enters the lines of its buckets in the same step, so that no other request overtakes
-    /// it.
-    ///
-    /// # Errors
-    ///
-    /// As [`submit`](Self::submit).
-    #[cfg(feature = "memory")]
-    pub(super) fn reserve<L: Borrow<Limit>>(
-        &self,
-        memory: &Memory,
-        demands: &mut [Demand<L>],
-        [mode, longest]: [Mode; 2],
-        drained_by: Option<&Arc<QueueRegistry>>,
-    ) -> Result<(Applied, Option<LineTicket>), RateLimited> {
-        draw_all_shards(demands, self.random(), longest)?;
-        let mut charges = SmallVec::<[Charge<'_>; 2]>::new();
-        for demand in demands.iter() {
-            charges.push(demand.charge(mode, longest)?);
-        }
-        let waiter = || LineWaiter::new(drained_by.and_then(QueueRegistry::id));
-        Ok(memory.reserve(&charges, waiter))
-    }
-
     /// Returns units, or takes more of them. With a store that other processes use as well, the
     /// waiters of this process get first what is returned.
     pub(crate) fn give_back(&self, adjustments: &mut [Adjustment<'_>]) -> Answer<Applied> {
@@ -430,36 +357,6 @@ impl RateLimiter {
             pending @ Answer::Pending(_) => pending,
         }
     }
-
-    #[inline(always)]
-    fn apply<L: Borrow<Limit>>(
-        &self,
-        demands: &[Demand<L>],
-        mode: Mode,
-        longest: Mode,
-    ) -> Result<Answer<Applied>, RateLimited> {
-        if let [demand] = demands {
-            return Ok(self.backend().apply(&[demand.charge(mode, longest)?]));
-        }
-        let mut charges = SmallVec::<[Charge<'_>; 8]>::new();
-        for demand in demands {
-            let units = demand.units(longest)?;
-            charges.push(demand.charge_of(units, mode));
-        }
-        Ok(self.backend().apply(&charges))
-    }
-}
-
-/// A store that outlives this process would keep the tokens of its requests for good.
-#[cold]
-fn unlosable(limit: &Limit) -> BackendError {
-    let cause = format!(
-        "`{}` counts requests in flight, and a process that crashes gives nothing back (say when its \
-         tokens are there again: `Quota::in_flight({}).lost_after(HOUR)`)",
-        limit.name(),
-        limit.quota().rate()
-    );
-    BackendError::misconfigured("shared", cause)
 }
 
 /// Warns if a process makes many limiters in memory: one for each request limits nothing, and no other
