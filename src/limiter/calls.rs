@@ -363,7 +363,7 @@ impl<'l> Future for LimitCall<'l> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // A way of its own, as the compiler knows the numbers of a constant on the other one.
-        if self.limiter.replacement_count() != 0 {
+        if self.limiter.replacements().count() != 0 {
             return self.poll_replaced(cx);
         }
         self.poll_current(cx)

@@ -128,7 +128,7 @@ impl Future for DebtorsCall<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { limiter, limit, query, progress } = &mut *self;
         if let Progress::New = progress {
-            let versions = limiter.versions(limit);
+            let versions = limiter.replacements().versions(limit);
             let earlier = versions.filter(|had| !had.quota().is_none()).map(|had| *had.bucket());
             *limit = limiter.counting(limit);
             if let Err(refused) = limiter.check_countable(limit) {

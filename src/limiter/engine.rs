@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
-use super::Limit;
 use super::defaults::Defaults;
 use super::failure_log::FailureLog;
 use super::limit_uses::LimitUses;
@@ -24,7 +23,7 @@ use crate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Origin, Own
 /// Decides, for each request, whether its work may run now.
 ///
 /// A limiter is a handle: clones share its buckets. It needs no list of limits. Each call names its
-/// [`Limit`], and limits of the same name share their buckets.
+/// [`Limit`](super::Limit), and limits of the same name share their buckets.
 ///
 /// # Examples
 ///
@@ -187,37 +186,10 @@ impl RateLimiter {
         &self.shared.uses
     }
 
-    pub(super) fn replacements(&self) -> &Replacements {
+    /// The numbers in force, for all handles of the limiter.
+    #[inline(always)]
+    pub(crate) fn replacements(&self) -> &Replacements {
         &self.shared.replacements
-    }
-
-    /// A limit with the numbers in force.
-    #[inline(always)]
-    pub(super) fn current<'l>(&'l self, limit: &'l Limit) -> &'l Limit {
-        self.shared.replacements.current(limit)
-    }
-
-    /// All numbers that a limit has had, if they were ever replaced.
-    pub(super) fn versions(&self, of: &Limit) -> impl Iterator<Item = &Limit> {
-        self.shared.replacements.versions(of)
-    }
-
-    /// A shared limit with the numbers in force.
-    #[inline(always)]
-    pub(crate) fn current_shared<'l>(&'l self, limit: &'l Arc<Limit>) -> &'l Arc<Limit> {
-        self.replacement(limit).unwrap_or(limit)
-    }
-
-    /// How often numbers were replaced: what was looked up at this count still holds.
-    #[inline(always)]
-    pub(crate) fn replacement_count(&self) -> usize {
-        self.shared.replacements.count()
-    }
-
-    /// What stands in place of a limit; `None` if nothing does.
-    #[inline(always)]
-    pub(crate) fn replacement(&self, limit: &Limit) -> Option<&Arc<Limit>> {
-        self.shared.replacements.get(limit)
     }
 
     /// Makes a limiter that keeps its buckets in this process.

@@ -193,7 +193,7 @@ impl Future for PeekCall<'_> {
         let Self { call, cost } = &mut *self;
         let BucketCall { limiter, limit, key, progress } = call;
         if let Progress::New = progress {
-            *limit = limiter.current(limit);
+            *limit = limiter.replacements().current(limit);
             if limit.quota().is_none() {
                 *progress = Progress::Done;
                 let snapshot = Snapshot::of_nothing(limit, *cost);

@@ -88,7 +88,7 @@ impl RateLimiter {
         let new = limit.with_quota(quota).map_err(|error| failed(ReplaceCause::Quota(error)))?;
         match self.replacements().replace(limit, new) {
             Some(before) => {
-                self.uses().check_numbers(limit, self.current(limit));
+                self.uses().check_numbers(limit, self.replacements().current(limit));
                 Ok(*before.quota())
             }
             None => Err(failed(ReplaceCause::TooManyVersions(MAX_VERSIONS))),
@@ -113,13 +113,13 @@ impl RateLimiter {
     /// ```
     #[must_use]
     pub fn quota(&self, limit: &Limit) -> Quota {
-        *self.current(limit).quota()
+        *self.replacements().current(limit).quota()
     }
 
     /// A limit with the numbers by which its buckets count: those in force, or its own while it is to
     /// grant nothing.
     pub(super) fn counting<'l>(&'l self, limit: &'l Limit) -> &'l Limit {
-        let current = self.current(limit);
+        let current = self.replacements().current(limit);
         if current.quota().is_none() { limit } else { current }
     }
 }

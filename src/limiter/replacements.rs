@@ -42,7 +42,7 @@ pub(super) fn any() -> bool {
 
 /// The numbers in force, for all handles of a limiter.
 #[derive(Default)]
-pub(super) struct Replacements {
+pub(crate) struct Replacements {
     /// Made by the first replacement.
     table: OnceLock<Box<ReplacementTable>>,
     /// How many replacements were made. It is raised after the new numbers are in force, so a layer
@@ -93,13 +93,19 @@ const _: () = assert!((1 << CHUNKS) > MAX_VERSIONS, "a limit may have had all ve
 impl Replacements {
     /// What stands in place of a limit; `None` if nothing does.
     #[inline(always)]
-    pub(super) fn get(&self, limit: &Limit) -> Option<&Arc<Limit>> {
+    pub(crate) fn get(&self, limit: &Limit) -> Option<&Arc<Limit>> {
         if any() { self.find(limit) } else { None }
     }
 
-    /// How often this limiter has replaced something.
+    /// A shared limit with the numbers in force.
     #[inline(always)]
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn shared<'l>(&'l self, limit: &'l Arc<Limit>) -> &'l Arc<Limit> {
+        self.get(limit).unwrap_or(limit)
+    }
+
+    /// How often this limiter has replaced something: what was looked up at this count still holds.
+    #[inline(always)]
+    pub(crate) fn count(&self) -> usize {
         if any() { self.count.load(Ordering::Acquire) } else { 0 }
     }
 

@@ -144,7 +144,7 @@ impl Plan {
         let limit = Limit::clone(&rule.limit);
         let mode = self.mode(limit.quota().is_in_flight());
         let new = LimitUse { limit, is_chosen, cost, mode };
-        self.limiter.uses().enter(new, self.limiter.current_shared(&rule.limit))
+        self.limiter.uses().enter(new, self.limiter.replacements().shared(&rule.limit))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &PlannedRule> {
@@ -182,7 +182,7 @@ impl Plan {
     /// bucket; `None` if that has to be found out for each request.
     #[inline(always)]
     pub(super) fn usual(&self) -> Option<(&Arc<Limit>, Units)> {
-        match self.limiter.replacement_count() {
+        match self.limiter.replacements().count() {
             0 => Some((&self.first.rule.limit, self.first.units?)),
             count => self.usual_version(count),
         }
@@ -196,7 +196,7 @@ impl Plan {
         let known = self.in_force.load(Ordering::Acquire);
         let mut place = known % (VERSIONS + 1);
         if known / (VERSIONS + 1) != count {
-            let current = self.limiter.current_shared(&own.rule.limit);
+            let current = self.limiter.replacements().shared(&own.rule.limit);
             place = if Arc::ptr_eq(current, &own.rule.limit) { 0 } else { self.place_of(current)? };
             let found = count.checked_mul(VERSIONS + 1)?.checked_add(place)?;
             self.in_force.store(found, Ordering::Release);
@@ -232,7 +232,8 @@ impl Plan {
             return told.kept;
         }
         // Only numbers in force are kept: a limit that is chosen for a request is not one of them.
-        let current = self.limiter.replacement(&told.rule.limit).filter(|current| is(current))?;
+        let current =
+            self.limiter.replacements().get(&told.rule.limit).filter(|current| is(current))?;
         let place = self.place_of(current)?;
         self.versions.get(place.checked_sub(1)?)?.get()?.policy
     }

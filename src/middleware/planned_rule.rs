@@ -207,10 +207,10 @@ impl PlannedRule {
         head: &Head<'_>,
     ) -> Option<LimitRef<'p>> {
         Some(match &self.rule.chooser {
-            None => Cow::Borrowed(limiter.current_shared(&self.rule.limit)),
+            None => Cow::Borrowed(limiter.replacements().shared(&self.rule.limit)),
             Some(choose) => {
                 let chosen = choose(head)?;
-                limiter.replacement(&chosen).map_or(Cow::Owned(chosen), Cow::Borrowed)
+                limiter.replacements().get(&chosen).map_or(Cow::Owned(chosen), Cow::Borrowed)
             }
         })
     }

@@ -40,7 +40,7 @@ impl<T> Gate<T> {
     /// The limit, with the numbers in force.
     #[cfg(feature = "middleware")]
     pub(super) fn limit(&self) -> &Limit {
-        self.charge.limiter.current_shared(&self.charge.limit)
+        self.charge.limiter.replacements().shared(&self.charge.limit)
     }
 
     #[cfg(feature = "middleware")]
