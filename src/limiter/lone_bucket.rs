@@ -1,19 +1,19 @@
 //! One bucket alone, as in nearly all calls: its decision in memory, and its refusal.
 
+use std::slice;
 use std::task::Poll;
 use std::time::Duration;
 
 use super::Limit;
-use super::demand::Demand;
-use super::demand::Mode;
+use super::complete_answer::CompleteAnswer;
+use super::decide::Refused;
+use super::demand::{Demand, Mode};
 use super::engine::RateLimiter;
 use super::grant::Grant;
 use super::permit::Permit;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, wait_of};
-use crate::algebra::Units;
-use crate::algebra::{State, Verdict};
-use crate::backend::{Applied, BackendError};
+use crate::algebra::{State, Units, Verdict};
 use crate::backend::{Memory, Reading, UnknownBucket};
 use crate::clock::Timestamp;
 
@@ -51,7 +51,11 @@ fn decide_unknown<'l>(
         [reading] if reading.verdict() == Verdict::Admitted => {
             answer(limiter, demand, applied.now(), *reading)
         }
-        _ => Poll::Ready(Err(refused_by(limiter, demand, &applied))),
+        _ => {
+            let refused = Refused { answer: CompleteAnswer::of_memory(applied), could_wait: false };
+            let demands = slice::from_ref(demand);
+            Poll::Ready(Err(refused.error(limiter, demands, demand.limit, Duration::ZERO)))
+        }
     }
 }
 
@@ -70,18 +74,6 @@ fn answer<'l>(
             Err(refused_one(limiter, demand, at, reading.state(), reading.wait()))
         }
     })
-}
-
-/// The refusal of a bucket by itself, as a store has answered it.
-#[cold]
-#[inline(never)]
-fn refused_by(limiter: &RateLimiter, demand: &Demand<&Limit>, applied: &Applied) -> RateLimited {
-    let Some(reading) = applied.readings().first() else {
-        return limiter.unavailable(demand.limit, BackendError::incomplete());
-    };
-    let (at, state, wait) = (applied.now(), reading.state(), reading.wait());
-    let refused = refused_one(limiter, demand, at, state, wait);
-    refused.with_kept([applied.kept(0)])
 }
 
 /// Not inlined: admitted requests should not pay for this code.
