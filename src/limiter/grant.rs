@@ -164,10 +164,24 @@ impl<L> Grant<L> {
     /// The grant of a demand with these readings: one, or two for a limit in shards.
     pub(super) fn new(demand: Demand<L>, readings: &[Reading], at: Timestamp) -> Self {
         let Demand { limit, key, explicit_cost, shards, asked_at, .. } = demand;
-        let PaidCharge { units, after, origin, wait, mark } = PaidCharge::new(readings);
-        let cost = CostOrigin::new(explicit_cost, origin);
-        let shards = ShardPair::new(shards);
+        // Both buckets have the same wait and the same mark. Of what a local store has not paid of
+        // them, the larger part counts.
+        let (units, after, origin, unpaid) = match readings {
+            [] => ([0; 2], [NO_STATE; 2], Origin::Store, Unpaid::NOTHING),
+            [one] => ([one.units(), 0], [one.state(), NO_STATE], one.origin(), one.unpaid()),
+            [one, two, ..] => (
+                [one.units(), two.units()],
+                [one.state(), two.state()],
+                one.origin().and(two.origin()),
+                one.unpaid().max(two.unpaid()),
+            ),
+        };
+        let (micros, mark) = readings
+            .first()
+            .map_or((0, ResetMark::NONE), |first| (first.wait_micros(), first.mark()));
         let mark = if asked_at.is_none() { mark } else { asked_at };
+        let (cost, shards) = (CostOrigin::new(explicit_cost, origin), ShardPair::new(shards));
+        let wait = GrantWait::new(micros, unpaid);
         Self { cost, shards, mark, limit, key, wait, units, after, at }
     }
 
@@ -200,57 +214,21 @@ impl<L> Grant<L> {
 
     /// Adds what was charged on top of it. If the bucket was reset in between, the grant returns
     /// nothing: it does not know which part it took before.
-    pub(crate) fn add(&mut self, readings: &[Reading], at: Timestamp) {
-        let (before, unpaid) = (self.units, self.wait.unpaid().of(sum(self.units)));
-        let PaidCharge { units, after, origin, wait, .. } = PaidCharge::new(readings);
-        self.cost = CostOrigin::new(self.has_explicit_cost(), self.origin().and(origin));
-        (self.units, self.after) = (units, after);
-        for (units, before) in self.units.iter_mut().zip(before) {
-            *units = units.saturating_add(before);
+    pub(crate) fn add(&mut self, more: &Self) {
+        let [paid, added] = [sum(self.units), sum(more.units)];
+        let unpaid = self.wait.unpaid().of(paid).saturating_add(more.wait.unpaid().of(added));
+        self.wait = self.wait.with_unpaid(Unpaid::part(unpaid, paid.saturating_add(added)));
+        self.cost = CostOrigin::new(self.has_explicit_cost(), self.origin().and(more.origin()));
+        for (units, added) in self.units.iter_mut().zip(more.units) {
+            *units = units.saturating_add(added);
         }
-        let (more, all) = (sum(self.units).saturating_sub(sum(before)), sum(self.units));
-        let unpaid = unpaid.saturating_add(wait.unpaid().of(more));
-        self.wait = wait.with_unpaid(Unpaid::part(unpaid, all));
-        self.at = at;
+        (self.after, self.at) = (more.after, more.at);
     }
 }
 
 /// What both buckets have paid.
 fn sum(units: [Units; 2]) -> Units {
     units.iter().fold(0, |all, units| all.saturating_add(*units))
-}
-
-/// What the readings of a charge say together: one, or two for a limit in shards.
-struct PaidCharge {
-    /// What each bucket paid.
-    units: [Units; 2],
-    /// What each bucket held after that.
-    after: [State; 2],
-    origin: Origin,
-    wait: GrantWait,
-    mark: ResetMark,
-}
-
-impl PaidCharge {
-    /// Both buckets have the same wait and the same mark. Of what a local store has not paid of
-    /// them, the larger part counts.
-    #[inline]
-    fn new(readings: &[Reading]) -> Self {
-        let (units, after, origin, unpaid) = match readings {
-            [] => ([0; 2], [NO_STATE; 2], Origin::Store, Unpaid::NOTHING),
-            [one] => ([one.units(), 0], [one.state(), NO_STATE], one.origin(), one.unpaid()),
-            [one, two, ..] => (
-                [one.units(), two.units()],
-                [one.state(), two.state()],
-                one.origin().and(two.origin()),
-                one.unpaid().max(two.unpaid()),
-            ),
-        };
-        let (micros, mark) = readings
-            .first()
-            .map_or((0, ResetMark::NONE), |first| (first.wait_micros(), first.mark()));
-        Self { units, after, origin, wait: GrantWait::new(micros, unpaid), mark }
-    }
 }
 
 const NO_STATE: State = State { value: 0, ts: Timestamp::UNIX_EPOCH };

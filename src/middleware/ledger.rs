@@ -402,15 +402,13 @@ impl ExtraCharge<'_> {
         let positions = std::mem::take(&mut self.positions).into_iter();
         let grants = self.answer.grants(self.demands.iter().cloned());
         let mut ended = Vec::new();
-        for ((position, grant), (_, readings)) in
-            positions.zip(grants).zip(self.answer.each(&self.demands))
-        {
+        for (position, grant) in positions.zip(grants) {
             let Some(entry) = entries.charges.get_mut(position) else { continue };
             if grant.is_in_flight() && !entry.is_open {
                 ended.push(grant);
                 continue;
             }
-            entry.grant.add(readings, self.answer.at());
+            entry.grant.add(&grant);
             entry.level = entry.grant.level();
             entry.has_changed = true;
         }
