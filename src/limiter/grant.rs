@@ -18,14 +18,15 @@ use crate::quota::Quota;
 /// A limit takes from one bucket, or from two of its shards. Every permit carries a grant, so it
 /// has nothing that can be derived from the rest: with the limiter it has 128 bytes, which the
 /// compiler moves without a call of `memcpy`.
-// The order of the fields is fixed. Those that are copied together are neighbours. `cost` is first,
-// since the compiler keeps the discriminant of `Result<Permit, _>` in its unused values. Were it
-// inside of the key, the key would be copied in pieces.
+// The order of the fields is fixed. Those that are copied together are neighbours. `explicit_cost` is
+// first, since the compiler keeps the discriminant of `Result<Permit, _>` in its unused values. Were
+// it inside of the key, the key would be copied in pieces.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Grant<L = Arc<Limit>> {
-    cost: CostOrigin,
-    shards: ShardPair,
+    /// Whether the caller has set the cost. It is one otherwise.
+    explicit_cost: bool,
+    shards: PaidShards,
     /// How many resets the store had recorded when the buckets paid.
     mark: ResetMark,
     limit: L,
@@ -38,61 +39,38 @@ pub(crate) struct Grant<L = Arc<Limit>> {
     at: Timestamp,
 }
 
-/// Whether the caller has set the cost (it is one otherwise), and which store was paid.
-///
-/// One byte for both, with unused values for the discriminant of `Result<Permit, _>`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CostOrigin {
-    Default,
-    Explicit,
-    DefaultInFallback,
-    ExplicitInFallback,
-    DefaultInUnknown,
-    ExplicitInUnknown,
-}
-
-impl CostOrigin {
-    #[inline(always)]
-    const fn new(explicit: bool, paid: Origin) -> Self {
-        match (explicit, paid) {
-            (false, Origin::Store) => Self::Default,
-            (true, Origin::Store) => Self::Explicit,
-            (false, Origin::Fallback) => Self::DefaultInFallback,
-            (true, Origin::Fallback) => Self::ExplicitInFallback,
-            (false, Origin::Unknown) => Self::DefaultInUnknown,
-            (true, Origin::Unknown) => Self::ExplicitInUnknown,
-        }
-    }
-
-    const fn paid(self) -> Origin {
-        match self {
-            Self::Default | Self::Explicit => Origin::Store,
-            Self::DefaultInFallback | Self::ExplicitInFallback => Origin::Fallback,
-            Self::DefaultInUnknown | Self::ExplicitInUnknown => Origin::Unknown,
-        }
-    }
-}
-
-/// The numbers of two shards in twelve bits each. A quota has at most
-/// [`Quota::MAX_SHARDS`](crate::Quota::MAX_SHARDS).
+/// The numbers of two shards in ten bits each, and which store was paid.
 #[derive(Clone, Copy, Debug)]
-struct ShardPair([u8; 3]);
+struct PaidShards([u8; 3]);
 
-const _: () = assert!(Quota::MAX_SHARDS <= 1 << 12, "a pair of shards has twelve bits for each");
+const _: () = assert!(Quota::MAX_SHARDS <= 1 << 10, "a pair of shards has ten bits for each");
 
-impl ShardPair {
-    const FIRST: Self = Self([0; 3]);
-
-    const fn new([one, other]: [u32; 2]) -> Self {
+impl PaidShards {
+    #[inline(always)]
+    const fn new([one, other]: [u32; 2], paid: Origin) -> Self {
         let [low, high, ..] = one.to_le_bytes();
         let [other_low, other_high, ..] = other.to_le_bytes();
-        Self([low, high | other_high << 4, other_low])
+        let paid = match paid {
+            Origin::Store => 0,
+            Origin::Fallback => 1,
+            Origin::Unknown => 2,
+        };
+        Self([low, other_low, high | other_high << 2 | paid << 4])
     }
 
     fn numbers(self) -> [u32; 2] {
-        let [low, highs, other_low] = self.0;
-        [u16::from_le_bytes([low, highs & 0xf]), u16::from_le_bytes([other_low, highs >> 4])]
+        let Self([low, other_low, rest]) = self;
+        [u16::from_le_bytes([low, rest & 3]), u16::from_le_bytes([other_low, rest >> 2 & 3])]
             .map(u32::from)
+    }
+
+    const fn paid(self) -> Origin {
+        let Self([.., rest]) = self;
+        match rest >> 4 {
+            0 => Origin::Store,
+            1 => Origin::Fallback,
+            _ => Origin::Unknown,
+        }
     }
 }
 
@@ -149,8 +127,8 @@ impl<L> Grant<L> {
     {
         let &mut Demand { limit, ref mut key, explicit_cost, .. } = demand;
         Self {
-            cost: CostOrigin::new(explicit_cost, reading.origin()),
-            shards: ShardPair::FIRST,
+            explicit_cost,
+            shards: PaidShards::new([0; 2], reading.origin()),
             mark: reading.mark(),
             limit,
             key: mem::replace(key, Key::GLOBAL),
@@ -180,9 +158,8 @@ impl<L> Grant<L> {
             .first()
             .map_or((0, ResetMark::NONE), |first| (first.wait_micros(), first.mark()));
         let mark = if asked_at.is_none() { mark } else { asked_at };
-        let (cost, shards) = (CostOrigin::new(explicit_cost, origin), ShardPair::new(shards));
-        let wait = GrantWait::new(micros, unpaid);
-        Self { cost, shards, mark, limit, key, wait, units, after, at }
+        let (shards, wait) = (PaidShards::new(shards, origin), GrantWait::new(micros, unpaid));
+        Self { explicit_cost, shards, mark, limit, key, wait, units, after, at }
     }
 
     /// The time of the decision.
@@ -201,15 +178,12 @@ impl<L> Grant<L> {
 
     /// Whether the caller has set the cost.
     pub(crate) const fn has_explicit_cost(&self) -> bool {
-        matches!(
-            self.cost,
-            CostOrigin::Explicit | CostOrigin::ExplicitInFallback | CostOrigin::ExplicitInUnknown
-        )
+        self.explicit_cost
     }
 
     /// The store that was paid.
     pub(crate) const fn origin(&self) -> Origin {
-        self.cost.paid()
+        self.shards.paid()
     }
 
     /// Adds what was charged on top of it. If the bucket was reset in between, the grant returns
@@ -218,7 +192,7 @@ impl<L> Grant<L> {
         let [paid, added] = [sum(self.units), sum(more.units)];
         let unpaid = self.wait.unpaid().of(paid).saturating_add(more.wait.unpaid().of(added));
         self.wait = self.wait.with_unpaid(Unpaid::part(unpaid, paid.saturating_add(added)));
-        self.cost = CostOrigin::new(self.has_explicit_cost(), self.origin().and(more.origin()));
+        self.shards = PaidShards::new(self.shards.numbers(), self.origin().and(more.origin()));
         for (units, added) in self.units.iter_mut().zip(more.units) {
             *units = units.saturating_add(added);
         }
@@ -245,8 +219,9 @@ impl<L: Borrow<Limit>> Grant<L> {
 
     /// The same grant with its own handle of the limit.
     pub(crate) fn to_owned_by(&self, own: impl FnOnce(&L) -> Arc<Limit>) -> Grant {
-        let &Self { cost, shards, mark, ref limit, ref key, wait, units, after, at } = self;
-        Grant { cost, shards, mark, limit: own(limit), key: key.clone(), wait, units, after, at }
+        let &Self { explicit_cost, shards, mark, wait, units, after, at, .. } = self;
+        let (limit, key) = (own(&self.limit), self.key.clone());
+        Grant { explicit_cost, shards, mark, limit, key, wait, units, after, at }
     }
 
     fn buckets(&self) -> impl Iterator<Item = PaidBucket> + Clone + use<L> {
@@ -372,11 +347,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_of_shards_is_read_as_it_was_written() {
+    fn a_pair_of_shards_and_its_store_are_read_as_they_were_written() {
+        let stores = [Origin::Store, Origin::Fallback, Origin::Unknown];
         for one in 0..Quota::MAX_SHARDS {
             for other in [0, 1, 15, 16, 255, 256, 511, one, Quota::MAX_SHARDS - 1] {
-                assert_eq!(ShardPair::new([one, other]).numbers(), [one, other]);
-                assert_eq!(ShardPair::new([other, one]).numbers(), [other, one]);
+                for pair in [[one, other], [other, one]] {
+                    for paid in stores {
+                        let written = PaidShards::new(pair, paid);
+                        assert_eq!((written.numbers(), written.paid()), (pair, paid));
+                    }
+                }
             }
         }
     }
