@@ -1,4 +1,4 @@
-//! The set of buckets that a queue is on.
+//! The buckets that a queue is on.
 
 use std::sync::Arc;
 
@@ -9,11 +9,7 @@ use crate::clock::Timestamp;
 use crate::limiter::Limit;
 use crate::limiter::grant::{Grant, PaidBucket};
 
-/// The buckets of a reservation, sorted by name. All reservations on the same set share a queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BucketSet(Arc<[QueueBucket]>);
-
-/// One bucket of a set. The numbers of its limit are part of it, since a slot that was reserved
+/// One bucket of a queue. The numbers of its limit are part of it, since a slot that was reserved
 /// under other numbers is of no use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueueBucket {
@@ -89,33 +85,27 @@ impl QueueBucket {
     }
 }
 
-impl BucketSet {
-    /// Makes a set of the buckets of a reservation. Returns it with what was taken from each, in
-    /// the order of the set. A bucket that the call named twice is in it once, with the sum.
-    pub(super) fn from_taken(mut taken: Vec<(QueueBucket, Taken)>) -> (Self, Vec<Taken>) {
-        // Two calls that name the same limits in another order must share one queue: in two queues,
-        // the waiters of one would not get the slots that the other gives up. A single bucket needs
-        // no order, and then no name is copied.
-        if taken.len() > 1 {
-            taken.sort_by_cached_key(|(QueueBucket { limit, key, shard }, _)| {
-                (limit.name().to_owned(), key.as_bytes().to_owned(), *shard)
-            });
-        }
-        // The sort has put equal buckets side by side, which is all that `dedup_by` compares. Both
-        // readings of such a bucket show what it holds after the whole call.
-        taken.dedup_by(|(part, again), (first_part, first)| {
-            let is_same = part == first_part;
-            if is_same {
-                first.units = first.units.saturating_add(again.units);
-                first.unpaid = first.unpaid.saturating_add(again.unpaid);
-            }
-            is_same
+/// Sorts the buckets of a reservation by name. All reservations on the same ones share a queue. Returns
+/// them with what was taken from each. A bucket that the call named twice is there once, with the sum.
+pub(super) fn sort_taken(mut taken: Vec<(QueueBucket, Taken)>) -> (Arc<[QueueBucket]>, Vec<Taken>) {
+    // Two calls that name the same limits in another order must share one queue: in two queues,
+    // the waiters of one would not get the slots that the other gives up. A single bucket needs
+    // no order, and then no name is copied.
+    if taken.len() > 1 {
+        taken.sort_by_cached_key(|(QueueBucket { limit, key, shard }, _)| {
+            (limit.name().to_owned(), key.as_bytes().to_owned(), *shard)
         });
-        let (parts, taken): (Vec<_>, _) = taken.into_iter().unzip();
-        (Self(parts.into()), taken)
     }
-
-    pub(crate) fn parts(&self) -> &[QueueBucket] {
-        &self.0
-    }
+    // The sort has put equal buckets side by side, which is all that `dedup_by` compares. Both
+    // readings of such a bucket show what it holds after the whole call.
+    taken.dedup_by(|(part, again), (first_part, first)| {
+        let is_same = part == first_part;
+        if is_same {
+            first.units = first.units.saturating_add(again.units);
+            first.unpaid = first.unpaid.saturating_add(again.unpaid);
+        }
+        is_same
+    });
+    let (parts, taken): (Vec<_>, _) = taken.into_iter().unzip();
+    (parts.into(), taken)
 }

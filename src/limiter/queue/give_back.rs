@@ -76,7 +76,7 @@ impl QueueRegistry {
             }
         }
         for queue in self.find_subsets(&buckets) {
-            let parts = queue.buckets().parts().iter();
+            let parts = queue.buckets.iter();
             // A queue is skipped if one of its buckets gets nothing back. That also skips queues
             // that were only found because hashes collide, and those on the same name with another
             // quota.
@@ -115,7 +115,7 @@ impl QueueRegistry {
 impl SharedQueue {
     /// Returns the units that a waiter was granted and has not used.
     pub(super) fn give_back(&self, units: &Cost) {
-        let parts = self.buckets().parts().iter().zip(units);
+        let parts = self.buckets.iter().zip(units);
         let mut refunds: SmallVec<[Adjustment<'_>; 2]> = parts
             .map(|(part, &units)| {
                 // They were paid for other work. It is not known how much of that a local store has

@@ -6,7 +6,7 @@ use std::task::Context;
 
 use tokio::time::Instant;
 
-use super::bucket_set::{BucketSet, UsedTurn, paid_buckets};
+use super::bucket_set::{UsedTurn, paid_buckets, sort_taken};
 use super::registry::{QueueRegistry, SharedQueue};
 use super::reserved_slot::ReservedSlot;
 use super::time_slot::{SlotKey, Taken, TimeSlot};
@@ -48,9 +48,9 @@ impl HeldSlot {
         let taken = paid_buckets(grants).map(|(part, paid)| {
             (part, Taken { units: paid.units, unpaid: paid.unpaid(), after: paid.after })
         });
-        let (buckets, taken) = BucketSet::from_taken(taken.collect());
+        let (buckets, taken) = sort_taken(taken.collect());
         let made = registry.event(now);
-        let after = buckets.parts().iter().zip(&taken);
+        let after = buckets.iter().zip(&taken);
         let after = after.map(|(part, taken)| (part.bucket(), taken.after));
         let key = SlotKey::new(after, at, made.number);
         let own = TimeSlot { key, taken: taken.into(), made };
@@ -88,7 +88,7 @@ impl ReservedSlot for HeldSlot {
         self.queue.undo_free_slots();
         let at = granted.as_ref().map_or(self.at(), |granted| granted.at);
         let taken = granted.iter().flat_map(|granted| &granted.slot.taken);
-        let parts = self.queue.buckets().parts().iter().cloned();
+        let parts = self.queue.buckets.iter().cloned();
         UsedTurn::new(at, parts.zip(taken.map(|taken| taken.after)))
     }
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
 
-use super::bucket_set::BucketSet;
+use super::bucket_set::QueueBucket;
 use crate::backend::BucketId;
 
 /// The queues `Q`, by the sum of the hashes of their buckets' names. Each is kept alive by its
@@ -27,7 +27,7 @@ pub(super) struct QueueIndex<Q> {
 }
 
 /// The queues on sets with the same hash: nearly always a single one.
-type SameHash<Q> = SmallVec<[(BucketSet, Weak<Q>); 1]>;
+type SameHash<Q> = SmallVec<[(Arc<[QueueBucket]>, Weak<Q>); 1]>;
 
 /// A map with more capacity than this shrinks when seven eighths of it are unused.
 const MIN_CAPACITY: usize = 1_024;
@@ -43,8 +43,8 @@ impl<Q> Default for QueueIndex<Q> {
 }
 
 impl<Q> QueueIndex<Q> {
-    fn hash(&self, buckets: &BucketSet) -> u64 {
-        let hashes = buckets.parts().iter().map(|part| self.hasher.hash_one(part.id()));
+    fn hash(&self, buckets: &[QueueBucket]) -> u64 {
+        let hashes = buckets.iter().map(|part| self.hasher.hash_one(part.id()));
         // A sum does not depend on the order of the buckets, and that of a larger set is made of
         // those of its parts. Two sets may have one sum, so the sets themselves are compared
         // wherever it matters.
@@ -52,12 +52,12 @@ impl<Q> QueueIndex<Q> {
     }
 
     /// The queue on exactly these buckets, unless it is being dropped.
-    pub(super) fn get(&self, buckets: &BucketSet) -> Option<Arc<Q>> {
+    pub(super) fn get(&self, buckets: &[QueueBucket]) -> Option<Arc<Q>> {
         let found = self.queues.get(&self.hash(buckets))?;
-        found.iter().find(|(known, _)| known == buckets)?.1.upgrade()
+        found.iter().find(|(known, _)| **known == *buckets)?.1.upgrade()
     }
 
-    pub(super) fn insert(&mut self, buckets: BucketSet, queue: &Arc<Q>) {
+    pub(super) fn insert(&mut self, buckets: Arc<[QueueBucket]>, queue: &Arc<Q>) {
         let hash = self.hash(&buckets);
         let found = self.queues.entry(hash).or_default();
         // One that is being dropped may be there still.
@@ -66,7 +66,7 @@ impl<Q> QueueIndex<Q> {
     }
 
     /// Removes a queue that is being dropped.
-    pub(super) fn remove(&mut self, buckets: &BucketSet, queue: &Q) {
+    pub(super) fn remove(&mut self, buckets: &[QueueBucket], queue: &Q) {
         let hash = self.hash(buckets);
         let Some(found) = self.queues.get_mut(&hash) else { return };
         // By address: another queue may have been made on the same buckets.
@@ -121,7 +121,7 @@ impl<Q> fmt::Debug for QueueIndex<Q> {
 mod tests {
     use std::iter;
 
-    use super::super::bucket_set::QueueBucket;
+    use super::super::bucket_set::sort_taken;
     use super::super::time_slot::Taken;
     use super::*;
     use crate::algebra::State;
@@ -135,11 +135,11 @@ mod tests {
         QueueBucket::new(Arc::new(limit), Key::from(key), 0)
     }
 
-    fn set(buckets: impl IntoIterator<Item = QueueBucket>) -> BucketSet {
+    fn set(buckets: impl IntoIterator<Item = QueueBucket>) -> Arc<[QueueBucket]> {
         let after = State { value: 0, ts: Timestamp::UNIX_EPOCH };
         let taken = Taken { units: 1, unpaid: 0, after };
         let taken = buckets.into_iter().map(|part| (part, taken));
-        BucketSet::from_taken(taken.collect()).0
+        sort_taken(taken.collect()).0
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use super::bucket_set::BucketSet;
+use super::bucket_set::QueueBucket;
 use super::ledger::{Ledger, Ledgers, lock};
 use super::queue_index::QueueIndex;
 use super::store_clock::later;
@@ -71,8 +71,7 @@ impl QueueRegistry {
     pub(crate) fn status(&self, limit: &str, key: &Key) -> (usize, Duration, u64) {
         let (queues, now) = (self.all(), Instant::now());
         let concerned = queues.iter().filter(|queue| {
-            let mut parts = queue.buckets().parts().iter();
-            parts.any(|part| part.limit().name() == limit && part.key() == key)
+            queue.buckets.iter().any(|part| part.limit().name() == limit && part.key() == key)
         });
         concerned.fold(
             Default::default(),
@@ -98,7 +97,7 @@ impl QueueRegistry {
     /// The queue on these buckets, for a slot that the store has reserved at `now`.
     pub(super) fn queue_for(
         self: &Arc<Self>,
-        buckets: BucketSet,
+        buckets: Arc<[QueueBucket]>,
         now: Timestamp,
     ) -> Arc<SharedQueue> {
         let heard = Instant::now();
@@ -168,22 +167,18 @@ pub(crate) struct SharedQueue {
     pub(super) backend: Arc<dyn Backend>,
     /// Weak, since the store may hold reservations, and with them this queue.
     pub(super) registry: Weak<QueueRegistry>,
-    buckets: BucketSet,
+    pub(super) buckets: Arc<[QueueBucket]>,
     /// The ledgers of its buckets, in the same order.
     pub(super) ledgers: Vec<Arc<Ledger<Self>>>,
     waiters: Mutex<WaitQueue>,
 }
 
 impl SharedQueue {
-    fn new(registry: &Arc<QueueRegistry>, buckets: BucketSet) -> Self {
+    fn new(registry: &Arc<QueueRegistry>, buckets: Arc<[QueueBucket]>) -> Self {
         let backend = Arc::clone(&registry.backend);
-        let ledgers = buckets.parts().iter().map(|part| registry.ledgers.get(part.id())).collect();
+        let ledgers = buckets.iter().map(|part| registry.ledgers.get(part.id())).collect();
         let (registry, waiters) = (Arc::downgrade(registry), Mutex::default());
         Self { backend, registry, buckets, ledgers, waiters }
-    }
-
-    pub(crate) const fn buckets(&self) -> &BucketSet {
-        &self.buckets
     }
 
     /// Runs `work` under the lock of the queue. Wakes its wakers after the lock is released, since

@@ -89,7 +89,7 @@ impl SharedQueue {
             // Made before the store is asked, which may panic.
             let undo = PendingUndo { queue: Arc::clone(self), slot: Some(slot), over_counted };
             let mut adjustments = SmallVec::<[Adjustment<'_>; 2]>::new();
-            let parts = self.buckets().parts().iter().zip(&taken);
+            let parts = self.buckets.iter().zip(&taken);
             for ((part, taken), after) in parts.zip(expected) {
                 let undo = Adjustment::undo(part.id(), part.bucket(), taken.units, after);
                 adjustments.push(undo.with_unpaid(taken.unpaid));
@@ -151,7 +151,7 @@ impl SharedQueue {
     /// What the buckets hold if no process has charged them since: what the reservation left, plus
     /// what this process has returned since. `None` if that is no longer known.
     fn expected(&self, slot: &TimeSlot) -> Option<SmallVec<[State; 2]>> {
-        let parts = self.buckets().parts().iter().zip(&self.ledgers);
+        let parts = self.buckets.iter().zip(&self.ledgers);
         let states = parts.zip(&slot.taken).map(|((part, ledger), taken)| {
             let returned = ledger.returned_since(&slot.made)?;
             Some(part.bucket().with_returned(taken.after, returned))
