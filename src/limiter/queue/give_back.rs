@@ -11,14 +11,14 @@
 //! waiter, so all of it goes to the store: the second waiter must not overtake. A return of 4
 //! grants both.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::bucket_set::QueueBucket;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, lock};
 use super::registry::{QueueRegistry, SharedQueue};
 use super::time_slot::{Cost, StoreEvent};
 use crate::algebra::{Bucket, Units, Verdict};
@@ -48,7 +48,7 @@ impl QueueRegistry {
                 // At its most, whatever the store will say, and before it is asked: an undo of
                 // another thread that reads the ledger from here on expects at least what the
                 // bucket holds.
-                ledger.begin_return(units);
+                lock(&ledger).begin_return(units);
                 let (bucket, change) = (*adjustment.bucket(), adjustment.change());
                 returning.returns.push(PendingReturn { ledger, bucket, change, units });
             }
@@ -158,7 +158,7 @@ struct PendingReturns {
 }
 
 struct PendingReturn {
-    ledger: Arc<Ledger<SharedQueue>>,
+    ledger: Arc<Mutex<Ledger<SharedQueue>>>,
     bucket: Bucket,
     change: Change,
     /// The units that the ledger counts until then.
@@ -180,11 +180,11 @@ impl PendingReturns {
                 let returned = if is_made { change.returns(bucket, applied.now()) } else { 0 };
                 (StoreEvent { at: applied.now(), number, thread, heard }, returned)
             });
-            ledger.end_return(*units, returned, heard);
+            lock(ledger).end_return(*units, returned, heard);
         }
         // After all ledgers have the answers: a queue on two of these buckets would otherwise ask
         // with the one number too large, and be refused again.
-        let queues = returns.iter().flat_map(|one| one.ledger.retries().take_awaiting());
+        let queues = returns.iter().flat_map(|one| lock(&one.ledger).take_awaiting());
         queues.for_each(|queue| queue.retry_undo());
     }
 }

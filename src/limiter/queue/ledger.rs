@@ -28,15 +28,14 @@ use crate::algebra::Units;
 use crate::backend::BucketId;
 use crate::clock::Timestamp;
 
-/// The returns to one bucket, and the queues `Q` on it that have slots to be undone later.
+/// The returns to one bucket, and the queues `Q` on it with free slots that the store refused to undo.
+///
+/// The newest free slot on a bucket has to be undone first, and it may be in any of the queues on
+/// that bucket. So when a slot is undone, only the queue with the next newest one is tried, and
+/// then the one after it only if that has succeeded. A bucket may have as many queues as there are
+/// clients: to try all of them would be as many calls of the store for each slot.
 #[derive(Debug)]
 pub(super) struct Ledger<Q> {
-    returns: Mutex<Returns>,
-    retries: Mutex<Retries<Q>>,
-}
-
-#[derive(Debug, Default)]
-struct Returns {
     answered: VecDeque<(StoreEvent, Units)>,
     /// Returns without an answer. Each counts for reservations that are heard of until that
     /// instant.
@@ -46,6 +45,10 @@ struct Returns {
     pending: Units,
     /// The latest time of the store that an answer has shown.
     latest: Option<Timestamp>,
+    /// By the newest free slot of each queue.
+    kept: BTreeMap<CreationKey, Weak<Q>>,
+    /// The queues to try once a pending return is answered.
+    awaiting: Vec<Arc<Q>>,
 }
 
 /// The latest returns that are no longer listed. No reservation before them is undone.
@@ -75,115 +78,6 @@ const MAX_RETURNS: usize = 1_024;
 /// How long a store may still carry out a return after this process gave up its answer.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
-impl<Q> Ledger<Q> {
-    /// Records that the store made a reservation at `at`.
-    pub(super) fn record_reservation(&self, at: Timestamp) {
-        let mut returns = lock(&self.returns);
-        returns.latest = returns.latest.max(Some(at));
-    }
-
-    /// Counts units that the store is asked to return.
-    pub(super) fn begin_return(&self, units: Units) {
-        let mut returns = lock(&self.returns);
-        returns.pending = returns.pending.saturating_add(units);
-    }
-
-    /// Records the answer about a return of `asked` units: when the store carried it out and how
-    /// much it was. `None` if no answer has come until `now`.
-    pub(super) fn end_return(
-        &self,
-        asked: Units,
-        returned: Option<(StoreEvent, Units)>,
-        now: Instant,
-    ) {
-        let mut returns = lock(&self.returns);
-        // Both under one lock. In between, the return would be in neither number, and an undo of
-        // another thread would expect too little.
-        returns.pending = returns.pending.saturating_sub(asked);
-        if let Some((event, units)) = returned {
-            returns.latest = returns.latest.max(Some(event.at));
-            returns.answered.push_back((event, units));
-        } else {
-            returns.unanswered.push_back((now.checked_add(MAX_DELAY).unwrap_or(now), asked));
-        }
-        if returns.answered.len() > MAX_RETURNS
-            && let Some((oldest, _)) = returns.answered.pop_front()
-        {
-            returns.forgotten.at = returns.forgotten.at.max(Some(oldest.at));
-        }
-        if returns.unanswered.len() > MAX_RETURNS
-            && let Some((oldest, _)) = returns.unanswered.pop_front()
-        {
-            returns.forgotten.until = returns.forgotten.until.max(Some(oldest));
-        }
-    }
-
-    /// The most units that may have been returned since a reservation; `None` if that is no longer
-    /// known.
-    pub(super) fn returned_since(&self, made: &StoreEvent) -> Option<Units> {
-        let returns = lock(&self.returns);
-        if returns.forgotten.is_after(made) {
-            return None;
-        }
-        let answered = returns.answered.iter().filter(|(event, _)| !event.is_before(made));
-        let unanswered = returns.unanswered.iter().filter(|(until, _)| made.heard <= *until);
-        let since = answered.map(|(_, units)| units).chain(unanswered.map(|(_, units)| units));
-        Some(since.fold(returns.pending, |all, units| all.saturating_add(*units)))
-    }
-
-    /// Records a reset of the bucket: no slot that was reserved before is undone.
-    pub(super) fn forget(&self) {
-        let mut returns = lock(&self.returns);
-        // All reservations so far: `latest` is at least the time of each that is known.
-        returns.forgotten.at = returns.forgotten.at.max(returns.latest);
-    }
-
-    /// Whether the store was asked to return something and has not answered.
-    pub(super) fn has_pending_return(&self) -> bool {
-        lock(&self.returns).pending > 0
-    }
-
-    /// Tries a queue on the bucket once a pending return is answered. Returns whether there is one.
-    pub(super) fn await_return(&self, queue: &Arc<Q>) -> bool {
-        // Locked first: a return that ends from here on finds the queue, and one that has ended
-        // is not pending below. So no queue is left behind, which would be kept alive.
-        let awaiting = &mut self.retries().awaiting;
-        let is_pending = self.has_pending_return();
-        let is_known = awaiting.iter().any(|known| Arc::ptr_eq(known, queue));
-        if is_pending && !is_known && awaiting.len() < MAX_AWAITING {
-            awaiting.push(Arc::clone(queue));
-        }
-        is_pending
-    }
-
-    /// The queues on the bucket with free slots that the store refused to undo.
-    pub(super) fn retries(&self) -> MutexGuard<'_, Retries<Q>> {
-        lock(&self.retries)
-    }
-
-    /// All its returns, as those of a ledger that is dropped.
-    fn to_forgotten(&self) -> Forgotten {
-        let returns = lock(&self.returns);
-        let at = returns.answered.iter().map(|(event, _)| event.at).max();
-        let until = returns.unanswered.iter().map(|(until, _)| *until).max();
-        returns.forgotten.max(Forgotten { at, until })
-    }
-}
-
-/// The queues `Q` on one bucket with free slots that the store refused to undo.
-///
-/// The newest free slot on a bucket has to be undone first, and it may be in any of the queues on
-/// that bucket. So when a slot is undone, only the queue with the next newest one is tried, and
-/// then the one after it only if that has succeeded. A bucket may have as many queues as there are
-/// clients: to try all of them would be as many calls of the store for each slot.
-#[derive(Debug)]
-pub(super) struct Retries<Q> {
-    /// By the newest free slot of each queue.
-    kept: BTreeMap<CreationKey, Weak<Q>>,
-    /// The queues to try once a pending return is answered.
-    awaiting: Vec<Arc<Q>>,
-}
-
 /// How many queues are kept. The slots of the oldest beyond that are spent, unless their own
 /// waiters undo them.
 const MAX_KEPT: usize = 1_024;
@@ -191,13 +85,92 @@ const MAX_KEPT: usize = 1_024;
 /// How many queues are tried when a return is answered.
 const MAX_AWAITING: usize = 64;
 
-impl<Q> Default for Retries<Q> {
-    fn default() -> Self {
-        Self { kept: BTreeMap::new(), awaiting: Vec::new() }
+impl<Q> Ledger<Q> {
+    /// One without returns but those of ledgers that were dropped.
+    const fn new(forgotten: Forgotten) -> Self {
+        Self {
+            answered: VecDeque::new(),
+            unanswered: VecDeque::new(),
+            forgotten,
+            pending: 0,
+            latest: None,
+            kept: BTreeMap::new(),
+            awaiting: Vec::new(),
+        }
     }
-}
 
-impl<Q> Retries<Q> {
+    /// Records that the store made a reservation at `at`.
+    pub(super) fn record_reservation(&mut self, at: Timestamp) {
+        self.latest = self.latest.max(Some(at));
+    }
+
+    /// Counts units that the store is asked to return.
+    pub(super) const fn begin_return(&mut self, units: Units) {
+        self.pending = self.pending.saturating_add(units);
+    }
+
+    /// Records the answer about a return of `asked` units: when the store carried it out and how
+    /// much it was. `None` if no answer has come until `now`.
+    pub(super) fn end_return(
+        &mut self,
+        asked: Units,
+        returned: Option<(StoreEvent, Units)>,
+        now: Instant,
+    ) {
+        // Both under one lock. In between, the return would be in neither number, and an undo of
+        // another thread would expect too little.
+        self.pending = self.pending.saturating_sub(asked);
+        if let Some((event, units)) = returned {
+            self.latest = self.latest.max(Some(event.at));
+            self.answered.push_back((event, units));
+        } else {
+            self.unanswered.push_back((now.checked_add(MAX_DELAY).unwrap_or(now), asked));
+        }
+        if self.answered.len() > MAX_RETURNS
+            && let Some((oldest, _)) = self.answered.pop_front()
+        {
+            self.forgotten.at = self.forgotten.at.max(Some(oldest.at));
+        }
+        if self.unanswered.len() > MAX_RETURNS
+            && let Some((oldest, _)) = self.unanswered.pop_front()
+        {
+            self.forgotten.until = self.forgotten.until.max(Some(oldest));
+        }
+    }
+
+    /// The most units that may have been returned since a reservation; `None` if that is no longer
+    /// known.
+    pub(super) fn returned_since(&self, made: &StoreEvent) -> Option<Units> {
+        if self.forgotten.is_after(made) {
+            return None;
+        }
+        let answered = self.answered.iter().filter(|(event, _)| !event.is_before(made));
+        let unanswered = self.unanswered.iter().filter(|(until, _)| made.heard <= *until);
+        let since = answered.map(|(_, units)| units).chain(unanswered.map(|(_, units)| units));
+        Some(since.fold(self.pending, |all, units| all.saturating_add(*units)))
+    }
+
+    /// Records a reset of the bucket: no slot that was reserved before is undone.
+    pub(super) fn forget_returns(&mut self) {
+        // All reservations so far: `latest` is at least the time of each that is known.
+        self.forgotten.at = self.forgotten.at.max(self.latest);
+    }
+
+    /// Whether the store was asked to return something and has not answered.
+    pub(super) const fn has_pending_return(&self) -> bool {
+        self.pending > 0
+    }
+
+    /// Tries a queue on the bucket once a pending return is answered. Returns whether there is one.
+    pub(super) fn await_return(&mut self, queue: &Arc<Q>) -> bool {
+        let is_pending = self.has_pending_return();
+        let is_known = self.awaiting.iter().any(|known| Arc::ptr_eq(known, queue));
+        if is_pending && !is_known && self.awaiting.len() < MAX_AWAITING {
+            self.awaiting.push(Arc::clone(queue));
+        }
+        is_pending
+    }
+
     /// Keeps a queue by its newest free slot.
     pub(super) fn keep(&mut self, newest: CreationKey, queue: &Arc<Q>) {
         self.kept.insert(newest, Arc::downgrade(queue));
@@ -227,6 +200,13 @@ impl<Q> Retries<Q> {
         // come back here.
         std::mem::take(&mut self.awaiting)
     }
+
+    /// All its returns, as those of a ledger that is dropped.
+    fn to_forgotten(&self) -> Forgotten {
+        let at = self.answered.iter().map(|(event, _)| event.at).max();
+        let until = self.unanswered.iter().map(|(until, _)| *until).max();
+        self.forgotten.max(Forgotten { at, until })
+    }
 }
 
 /// The ledgers of all buckets that have a queue, or had a return lately.
@@ -240,7 +220,7 @@ pub(super) struct Ledgers<Q> {
 
 #[derive(Debug)]
 struct LedgerMap<Q> {
-    ledgers: HashMap<u64, Arc<Ledger<Q>>>,
+    ledgers: HashMap<u64, Arc<Mutex<Ledger<Q>>>>,
     /// The returns of ledgers that were dropped.
     forgotten: Forgotten,
     /// Unused ledgers are dropped when there are this many.
@@ -263,7 +243,7 @@ impl<Q> Default for Ledgers<Q> {
 
 impl<Q> Ledgers<Q> {
     /// The ledger of a bucket. It is kept for as long as the caller holds it.
-    pub(super) fn get(&self, id: BucketId<'_>) -> Arc<Ledger<Q>> {
+    pub(super) fn get(&self, id: BucketId<'_>) -> Arc<Mutex<Ledger<Q>>> {
         let key = self.hasher.hash_one(id);
         let mut map = lock(&self.map);
         if let Some(known) = map.ledgers.get(&key) {
@@ -273,9 +253,7 @@ impl<Q> Ledgers<Q> {
             map.sweep();
         }
         // A ledger that was dropped may have been that of this bucket.
-        let returns = Returns { forgotten: map.forgotten, ..Returns::default() };
-        let ledger = Ledger { returns: Mutex::new(returns), retries: Mutex::default() };
-        let ledger = Arc::new(ledger);
+        let ledger = Arc::new(Mutex::new(Ledger::new(map.forgotten)));
         map.ledgers.insert(key, Arc::clone(&ledger));
         ledger
     }
@@ -289,7 +267,7 @@ impl<Q> LedgerMap<Q> {
             // A count of one cannot rise here: new handles come from the map, which is locked.
             let is_used = Arc::strong_count(ledger) > 1;
             if !is_used {
-                *forgotten = forgotten.max(ledger.to_forgotten());
+                *forgotten = forgotten.max(lock(ledger).to_forgotten());
             }
             is_used
         });
@@ -320,13 +298,13 @@ mod tests {
         let ids = || keys.iter().map(|key| BucketId::new("limit", key));
         for id in ids() {
             let ledger = ledgers.get(id);
-            ledger.begin_return(5);
-            ledger.end_return(5, None, now);
+            lock(&ledger).begin_return(5);
+            lock(&ledger).end_return(5, None, now);
         }
         let (at, number, thread) = (Timestamp::UNIX_EPOCH, 0, None);
         let returned = |after| {
             let made = StoreEvent { at, number, thread, heard: now + after };
-            let all = ids().map(|id| ledgers.get(id).returned_since(&made));
+            let all = ids().map(|id| lock(&ledgers.get(id)).returned_since(&made));
             all.map(|units| units.unwrap_or(5)).collect::<Vec<_>>()
         };
         assert_eq!(returned(MAX_DELAY), vec![5; keys.len()]);
@@ -340,14 +318,14 @@ mod tests {
 
     #[test]
     fn the_queue_with_the_newest_free_slot_is_tried_first() {
-        let mut retries = Retries::default();
+        let mut ledger = Ledger::new(Forgotten::default());
         let queues: Vec<_> = (0..5_u64).map(Arc::new).collect();
         for nth in [1, 3, 0, 2, 4] {
-            retries.keep(made(*queues[nth]), &queues[nth]);
+            ledger.keep(made(*queues[nth]), &queues[nth]);
         }
-        retries.forget(made(3));
+        ledger.forget(made(3));
         let queues: Vec<_> = queues.into_iter().filter(|queue| **queue != 1).collect();
-        let taken: Vec<_> = std::iter::from_fn(|| retries.take_newest()).collect();
+        let taken: Vec<_> = std::iter::from_fn(|| ledger.take_newest()).collect();
         let taken: Vec<_> = taken.into_iter().map(|(newest, queue)| (newest, *queue)).collect();
         assert_eq!(taken, [(made(4), 4), (made(2), 2), (made(0), 0)], "1 was dropped");
         drop(queues);
@@ -355,21 +333,20 @@ mod tests {
 
     #[test]
     fn the_queues_that_are_remembered_have_a_bound() {
-        let ledgers = Ledgers::default();
-        let ledger = ledgers.get(BucketId::new("limit", &Key::GLOBAL));
+        let mut ledger = Ledger::new(Forgotten::default());
         let queues: Vec<_> = (0..5_000_u64).map(Arc::new).collect();
         for queue in &queues {
-            ledger.retries().keep(made(**queue), queue);
+            ledger.keep(made(**queue), queue);
             assert!(!ledger.await_return(queue), "no return is pending");
         }
-        assert!(ledger.retries().take_awaiting().is_empty());
+        assert!(ledger.take_awaiting().is_empty());
         ledger.begin_return(1);
         for queue in queues.iter().flat_map(|queue| [queue; 2]) {
             assert!(ledger.await_return(queue));
         }
-        let awaiting = ledger.retries().take_awaiting();
+        let awaiting = ledger.take_awaiting();
         assert_eq!(awaiting, queues[..MAX_AWAITING], "each once");
-        let kept = std::iter::from_fn(|| ledger.retries().take_newest().map(|(_, queue)| *queue));
+        let kept = std::iter::from_fn(|| ledger.take_newest().map(|(_, queue)| *queue));
         assert!(kept.eq((5_000 - MAX_KEPT as u64..5_000).rev()), "the newest");
     }
 }

@@ -102,13 +102,12 @@
 //!
 //! ```text
 //! QueueRegistry::queues --+--> SharedQueue::waiters
-//!                         '--> Ledgers::map --> Ledger::returns
+//!                         '--> Ledgers::map --> each Ledger
 //! ```
 //!
 //! A thread that holds one of these locks takes only locks to the right of it. The other locks
-//! (`QueueRegistry::drain_deadline`) are taken alone, but for `Ledger::retries` before
-//! `Ledger::returns`. No lock is held while the store is called, nor while a waker is woken or
-//! dropped: both run code of other crates, which may call this queue again.
+//! (`QueueRegistry::drain_deadline`) are taken alone. No lock is held while the store is called, nor
+//! while a waker is woken or dropped: both run code of other crates, which may call this queue again.
 //!
 //! In memory, the shards of the store are locked in ascending order, then the state of a waiter.
 //! The state of a `LineDriver` is locked alone.

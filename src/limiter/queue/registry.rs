@@ -58,12 +58,12 @@ impl QueueRegistry {
     /// The most units that this process may have returned to a bucket since a reservation; `None`
     /// if that is no longer known.
     pub(crate) fn returned_since(&self, id: BucketId<'_>, made: &StoreEvent) -> Option<Units> {
-        self.ledgers.get(id).returned_since(made)
+        lock(&self.ledgers.get(id)).returned_since(made)
     }
 
     /// Records that these buckets are reset: no slot that was reserved before is undone.
     pub(crate) fn forget_returns(&self, ids: &[BucketId<'_>]) {
-        ids.iter().for_each(|&id| self.ledgers.get(id).forget());
+        ids.iter().for_each(|&id| lock(&self.ledgers.get(id)).forget_returns());
     }
 
     /// How many requests of this process wait for a limit with this key, on any shard; how long the
@@ -111,7 +111,7 @@ impl QueueRegistry {
         };
         // From here on, a reset of the bucket knows that a slot was reserved before it.
         for ledger in &queue.ledgers {
-            ledger.record_reservation(now);
+            lock(ledger).record_reservation(now);
         }
         // `heard` was read before the locks were waited for. A time that includes the wait would
         // show the clocks further apart than they are.
@@ -169,7 +169,7 @@ pub(crate) struct SharedQueue {
     pub(super) registry: Weak<QueueRegistry>,
     pub(super) buckets: Arc<[QueueBucket]>,
     /// The ledgers of its buckets, in the same order.
-    pub(super) ledgers: Vec<Arc<Ledger<Self>>>,
+    pub(super) ledgers: Vec<Arc<Mutex<Ledger<Self>>>>,
     waiters: Mutex<WaitQueue>,
 }
 
@@ -200,7 +200,7 @@ impl Drop for SharedQueue {
             lock(&registry.queues).remove(&self.buckets, self);
         }
         if let Some(kept_by) = self.with(|waiters, _| waiters.free.kept_by) {
-            self.ledgers.iter().for_each(|ledger| ledger.retries().forget(kept_by));
+            self.ledgers.iter().for_each(|ledger| lock(ledger).forget(kept_by));
         }
     }
 }

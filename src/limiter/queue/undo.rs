@@ -21,6 +21,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::ledger::lock;
 use super::registry::SharedQueue;
 use super::time_slot::TimeSlot;
 use crate::algebra::{State, Verdict};
@@ -44,13 +45,13 @@ impl SharedQueue {
         let mut ledgers = self.ledgers.clone();
         while let Some(ledger) = ledgers.pop() {
             // The newest first: if the store refuses to undo that one, it would refuse the others.
-            while let Some((made, queue)) = { ledger.retries().take_newest() } {
+            while let Some((made, queue)) = { lock(&ledger).take_newest() } {
                 match queue.with(|waiters, _| waiters.free.newest()) {
                     Some(newest) if newest == made => queue.with(|waiters, _| waiters.free.retry()),
                     // The newest slot of that queue was used since, so another queue may have a
                     // newer one.
                     Some(newest) => {
-                        ledger.retries().keep(newest, &queue);
+                        lock(&ledger).keep(newest, &queue);
                         continue;
                     }
                     None => continue,
@@ -79,7 +80,7 @@ impl SharedQueue {
             // Read before `expected`. A return that ends in between is counted exactly there, and
             // at worst the slot is tried once more than needed; in the other order, a false refusal
             // could look like a final one.
-            let over_counted = self.ledgers.iter().any(|ledger| ledger.has_pending_return());
+            let over_counted = self.ledgers.iter().any(|ledger| lock(ledger).has_pending_return());
             let Some(expected) = self.expected(&slot) else {
                 let now = Instant::now();
                 self.with(|waiters, wakers| waiters.record_refusal(slot, now, wakers));
@@ -129,14 +130,14 @@ impl SharedQueue {
         });
         // After the queue is unlocked: a ledger and a queue are never locked at once.
         for ledger in &self.ledgers {
-            let mut retries = ledger.retries();
+            let mut ledger = lock(ledger);
             // A queue that stayed under its old slot as well would be tried twice, and would take
             // the place of another one.
             if let Some(before) = before {
-                retries.forget(before);
+                ledger.forget(before);
             }
             if let Some(newest) = newest {
-                retries.keep(newest, self);
+                ledger.keep(newest, self);
             }
         }
         newest.is_some()
@@ -153,7 +154,7 @@ impl SharedQueue {
     fn expected(&self, slot: &TimeSlot) -> Option<SmallVec<[State; 2]>> {
         let parts = self.buckets.iter().zip(&self.ledgers);
         let states = parts.zip(&slot.taken).map(|((part, ledger), taken)| {
-            let returned = ledger.returned_since(&slot.made)?;
+            let returned = lock(ledger).returned_since(&slot.made)?;
             Some(part.bucket().with_returned(taken.after, returned))
         });
         states.collect()
@@ -194,7 +195,7 @@ impl PendingUndo {
                 self.over_counted && waiters.free.awaits_return()
             });
             // The store may have refused only because it had not carried out a return yet.
-            let awaiting = queue.ledgers.iter().map(|ledger| ledger.await_return(queue));
+            let awaiting = queue.ledgers.iter().map(|ledger| lock(ledger).await_return(queue));
             if is_awaited && !awaiting.fold(false, |any, one| any | one) {
                 queue.with(|waiters, _| waiters.free.retry());
             }
