@@ -12,12 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug)]
 pub struct NameTable<T> {
     hasher: RandomState,
-    chains: Chains<T>,
+    chains: [Link<T>; CHAINS],
     len: AtomicUsize,
 }
-
-#[derive(Debug)]
-struct Chains<T>([Link<T>; CHAINS]);
 
 type Link<T> = OnceLock<Box<Named<T>>>;
 
@@ -31,17 +28,11 @@ struct Named<T> {
 /// Few programs have more limits.
 const CHAINS: usize = 64;
 
-impl<T> Default for Chains<T> {
-    fn default() -> Self {
-        Self([const { OnceLock::new() }; CHAINS])
-    }
-}
-
 // Written by hand: a derived one would ask for `T: Default`.
 impl<T> Default for NameTable<T> {
     fn default() -> Self {
-        let (hasher, chains, len) = Default::default();
-        Self { hasher, chains, len }
+        let chains = [const { OnceLock::new() }; CHAINS];
+        Self { hasher: RandomState::new(), chains, len: AtomicUsize::new(0) }
     }
 }
 
@@ -93,15 +84,15 @@ impl<T> NameTable<T> {
     fn chain(&self, name: &str) -> Option<&Link<T>> {
         let chains = u64::try_from(CHAINS).ok()?;
         let place = self.hasher.hash_one(name).checked_rem(chains)?;
-        self.chains.0.get(usize::try_from(place).ok()?)
+        self.chains.get(usize::try_from(place).ok()?)
     }
 }
 
 /// One after the other: a chain that drops its next link from its own destructor would need a frame
 /// of the stack for each name.
-impl<T> Drop for Chains<T> {
+impl<T> Drop for NameTable<T> {
     fn drop(&mut self) {
-        for chain in &mut self.0 {
+        for chain in &mut self.chains {
             let mut next = chain.take();
             while let Some(mut named) = next {
                 next = named.next.take();
