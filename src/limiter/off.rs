@@ -9,7 +9,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::quota::{Quota, SECOND};
 
 /// A store without buckets. Whatever is asked of it costs nothing, so each limit seems to be full.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Off {
     clock: SystemClock,
 }
@@ -20,11 +20,11 @@ impl Backend for Off {
             let free = Charge::take(charge.id(), free(charge.bucket()), 0);
             charge.get_second_shard().map_or(free, |second| free.second_shard(second))
         });
-        Answer::Ready(Ok(apply_all(&mut NoBuckets(&self.clock), &free.collect::<Vec<_>>())))
+        Answer::Ready(Ok(apply_all(&mut { *self }, &free.collect::<Vec<_>>())))
     }
 
     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
-        Answer::Ready(Ok(adjust_all(&mut NoBuckets(&self.clock), adjustments)))
+        Answer::Ready(Ok(adjust_all(&mut { *self }, adjustments)))
     }
 
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
@@ -46,11 +46,9 @@ fn free(bucket: &Bucket) -> &Bucket {
     if bucket.capacity() < 0 { &EMPTY } else { bucket }
 }
 
-struct NoBuckets<'a>(&'a SystemClock);
-
-impl BucketStore for NoBuckets<'_> {
+impl BucketStore for Off {
     fn now(&mut self) -> Timestamp {
-        self.0.now()
+        self.clock.now()
     }
 
     fn read(&mut self, _: BucketId<'_>) -> Option<BucketRecord> {
