@@ -337,19 +337,12 @@ impl<'l> LimitCall<'l> {
             Decided::Admitted(answer) => {
                 Ok(Permit::new(limiter, demands.take(), answer.into_applied()))
             }
-            Decided::Refused(refused) => {
-                let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
-                let limit = demands.limit();
-                Err(refused.error(limiter, demands.as_slice(), limit, jitter))
-            }
-            Decided::TooLarge(error) => Err(error),
             Decided::Uncounted => {
                 limiter.grant_uncharged(demands.as_slice(), demands.limit()).map(Permit::owned)
             }
-            Decided::Failed(error) => Err(limiter.unavailable(demands.limit(), error)),
-            // Not demanded, so never decided.
-            Decided::Reserved(..) => {
-                Err(limiter.unavailable(demands.limit(), BackendError::incomplete()))
+            denied => {
+                let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
+                Err(denied.error(limiter, demands.as_slice(), demands.limit(), jitter))
             }
         }
     }

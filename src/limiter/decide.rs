@@ -363,19 +363,28 @@ pub(crate) struct Refused {
     pub(crate) could_wait: bool,
 }
 
-impl Refused {
-    /// The error of a call whose first limit is this, with `jitter` in its wait.
+impl Decided {
+    /// The error of a call whose first limit is this, with `jitter` in the wait of a refusal. For what
+    /// neither admits its work nor lets it wait.
+    #[inline(never)]
     pub(crate) fn error<L: Borrow<Limit>>(
-        &self,
+        self,
         limiter: &RateLimiter,
         demands: &[Demand<L>],
         limit: &Limit,
         jitter: Duration,
     ) -> RateLimited {
-        match self.answer.refusal(demands, jitter) {
-            Some(error) => error.with_speech(limiter.speech()),
-            None => limiter.unavailable(limit, BackendError::incomplete()),
-        }
+        let error = match self {
+            Self::Refused(Refused { answer, .. }) => match answer.refusal(demands, jitter) {
+                Some(error) => return error.with_speech(limiter.speech()),
+                None => BackendError::incomplete(),
+            },
+            Self::TooLarge(error) => return error,
+            Self::Failed(error) => error,
+            // Not demanded, so never decided.
+            Self::Admitted(_) | Self::Reserved(..) | Self::Uncounted => BackendError::incomplete(),
+        };
+        limiter.unavailable(limit, error)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Limit;
 use super::complete_answer::CompleteAnswer;
-use super::decide::Refused;
+use super::decide::{Decided, Refused};
 use super::demand::{Demand, Mode};
 use super::engine::RateLimiter;
 use super::grant::Grant;
@@ -52,7 +52,8 @@ fn decide_unknown<'l>(
             answer(limiter, demand, applied.now(), *reading)
         }
         _ => {
-            let refused = Refused { answer: CompleteAnswer::of_memory(applied), could_wait: false };
+            let answer = CompleteAnswer::of_memory(applied);
+            let refused = Decided::Refused(Refused { answer, could_wait: false });
             let demands = slice::from_ref(demand);
             Poll::Ready(Err(refused.error(limiter, demands, demand.limit, Duration::ZERO)))
         }

@@ -96,15 +96,11 @@ impl Request {
         let (answer, place) = match decided {
             Decided::Admitted(answer) => (answer, None),
             Decided::Reserved(answer, place) => (answer, Some(place)),
-            Decided::Refused(refused) => {
-                return Err(refused.error(&limiter, &demands, limit, jitter));
-            }
-            Decided::TooLarge(error) => return Err(error),
             Decided::Uncounted => {
                 let grants = limiter.grant_uncharged(&demands, limit)?;
                 return Ok(Reservation::new(grants, None));
             }
-            Decided::Failed(error) => return Err(limiter.unavailable(limit, error)),
+            denied => return Err(denied.error(&limiter, &demands, limit, jitter)),
         };
         let incomplete = || limiter.unavailable(limit, BackendError::incomplete());
         let (wait, made) = (answer.wait(), answer.at());

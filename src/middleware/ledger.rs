@@ -14,7 +14,6 @@ use super::plan::Plan;
 use super::planned_rule::RuleLimit;
 use super::response_head::ResponseHead;
 use crate::algebra::Verdict;
-use crate::backend::BackendError;
 use crate::fields::FieldSet;
 use crate::limiter::{
     Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, DetachOnDrop, Grant, Kept,
@@ -323,14 +322,8 @@ impl RequestLedger {
             Decided::Admitted(answer) => {
                 Ok(Some(ExtraCharge { ledger: self, positions, demands, answer }))
             }
-            Decided::Refused(refused) => {
-                Err(refused.error(limiter, &demands, &limit, Duration::ZERO))
-            }
-            Decided::TooLarge(error) => Err(error),
             Decided::Uncounted => Ok(None),
-            Decided::Failed(error) => Err(limiter.unavailable(&limit, error)),
-            // Not demanded, so never decided.
-            Decided::Reserved(..) => Err(limiter.unavailable(&limit, BackendError::incomplete())),
+            denied => Err(denied.error(limiter, &demands, &limit, Duration::ZERO)),
         }
     }
 
