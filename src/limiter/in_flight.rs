@@ -8,8 +8,7 @@ use super::complete_answer::CompleteAnswer;
 use super::demand::Demand;
 use super::detached::{BoxedAnswer, DetachOnDrop};
 use super::engine::RateLimiter;
-use super::permit::Permit;
-use super::settle::Settlement;
+use super::permit::{Permit, Settlement};
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError};
 

@@ -193,7 +193,6 @@ mod reservation;
 mod reserve_call;
 #[cfg(feature = "serde")]
 mod serde;
-mod settle;
 mod shared_resets;
 mod snapshot;
 mod too_large;
@@ -208,15 +207,13 @@ pub use self::limit::{Limit, LimitError};
 
 pub use self::calls::LimitCall;
 pub use self::in_flight::InFlight;
-pub use self::permit::Permit;
+pub use self::permit::{Permit, Settle};
 pub use self::rate_limited::RateLimited;
 
 pub use self::reserve_call::ReserveCall;
 
 pub use self::reservation::{Ready, Reservation};
 pub use self::waiting::Waiting;
-
-pub use self::settle::Settle;
 
 pub use self::peek::{PeekCall, ResetCall};
 pub use self::snapshot::Snapshot;
@@ -243,8 +240,8 @@ pub(crate) use self::events::{QueueStay, Report};
 pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUse;
 pub(crate) use self::name_table::NameTable;
+pub(crate) use self::permit::Settlement;
 pub(crate) use self::queue::{QueueBucket, ReservedSlot, Unserved, UsedTurn};
-pub(crate) use self::settle::Settlement;
 pub(crate) use self::snapshot::{Kept, Level};
 pub(crate) use self::wait::wait_for_turn;
 
