@@ -19,7 +19,7 @@ use super::permit::Permit;
 use super::progress::Progress;
 use super::random::nanos;
 use super::rate_limited::RateLimited;
-use super::reserve_call::{ReserveCall, debug};
+use super::reservation::{ReserveCall, debug};
 use crate::backend::{Applied, BackendError, Key};
 use crate::quota::tokens_of;
 

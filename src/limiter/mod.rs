@@ -190,7 +190,6 @@ mod rate_limited;
 mod replace;
 mod replacements;
 mod reservation;
-mod reserve_call;
 #[cfg(feature = "serde")]
 mod serde;
 mod shared_resets;
@@ -210,9 +209,7 @@ pub use self::in_flight::InFlight;
 pub use self::permit::{Permit, Settle};
 pub use self::rate_limited::RateLimited;
 
-pub use self::reserve_call::ReserveCall;
-
-pub use self::reservation::{Ready, Reservation};
+pub use self::reservation::{Ready, Reservation, ReserveCall};
 pub use self::waiting::Waiting;
 
 pub use self::peek::{PeekCall, ResetCall};
