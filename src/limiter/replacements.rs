@@ -62,15 +62,10 @@ struct ReplacedLimit {
     of: Limit,
     /// Which version is in force, counted from one; zero is `of` itself.
     in_force: AtomicUsize,
-    versions: Versions,
+    /// What it has been replaced by, in chunks that double in size. So an index finds its place in a
+    /// few steps, and nothing moves when another version is added.
+    versions: [OnceLock<Box<[VersionSlot]>>; CHUNKS],
     next: ReplacedLink,
-}
-
-/// What a limit has been replaced by. Its chunks double in size, so that an index finds its place in
-/// a few steps, and nothing moves when another version is added.
-#[derive(Default)]
-struct Versions {
-    chunks: [OnceLock<Box<[VersionSlot]>>; CHUNKS],
 }
 
 /// A place for an entry.
@@ -233,7 +228,7 @@ impl ReplacedLimit {
         Self {
             of: of.clone(),
             in_force: AtomicUsize::new(0),
-            versions: Versions::default(),
+            versions: [const { OnceLock::new() }; CHUNKS],
             next: OnceLock::new(),
         }
     }
@@ -246,19 +241,19 @@ impl ReplacedLimit {
 
     fn current(&self) -> Option<&Arc<Limit>> {
         let index = self.in_force.load(Ordering::Acquire).checked_sub(1)?;
-        self.versions.slot(index)?.get()
+        self.slot(index)?.get()
     }
 
     /// The limit itself, and all its versions.
     fn all(&self) -> impl Iterator<Item = &Limit> {
-        let versions = (0..).map_while(|index| self.versions.slot(index)?.get());
+        let versions = (0..).map_while(|index| self.slot(index)?.get());
         std::iter::once(&self.of).chain(versions.map(|version| &**version))
     }
 
     /// The index of a version, counted from one. It is added if there is none.
     fn version(&self, new: Limit, kept: &mut usize) -> Option<usize> {
         let mut count = 0_usize;
-        while let Some(version) = self.versions.slot(count).and_then(VersionSlot::get) {
+        while let Some(version) = self.slot(count).and_then(VersionSlot::get) {
             count = count.saturating_add(1);
             if **version == new {
                 return Some(count);
@@ -267,25 +262,23 @@ impl ReplacedLimit {
         if *kept >= MAX_VERSIONS {
             return None;
         }
-        let slot = self.versions.slot_or_new(count)?;
+        let slot = self.slot_or_new(count)?;
         slot.get_or_init(|| Arc::new(new.into_version()));
         *kept = kept.saturating_add(1);
         Some(count.saturating_add(1))
     }
-}
 
-impl Versions {
-    /// The slot of an index, if its chunk is there.
+    /// The slot of a version, if its chunk is there.
     fn slot(&self, index: usize) -> Option<&VersionSlot> {
         let (chunk, place) = place(index)?;
-        self.chunks.get(chunk)?.get()?.get(place)
+        self.versions.get(chunk)?.get()?.get(place)
     }
 
     fn slot_or_new(&self, index: usize) -> Option<&VersionSlot> {
         let (chunk, place) = place(index)?;
         let size = 1_usize.checked_shl(u32::try_from(chunk).ok()?)?;
         let slots = || (0..size).map(|_| VersionSlot::new()).collect();
-        self.chunks.get(chunk)?.get_or_init(slots).get(place)
+        self.versions.get(chunk)?.get_or_init(slots).get(place)
     }
 }
 
