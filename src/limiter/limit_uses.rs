@@ -41,22 +41,19 @@ pub(crate) struct LimitUses {
     logged: Arc<LoggedMistakes>,
 }
 
-/// Which mistakes were logged. A flood of requests that cost too much takes no lock here.
+/// Of which limits a mistake was logged, once for each. A flood of requests that cost too much takes no
+/// lock here.
 #[derive(Default)]
 struct LoggedMistakes {
-    different_numbers: LimitNames,
+    different_numbers: NameTable<AtomicBool>,
     /// Each request of a layer, or even one of a single token, costs more than the limit can grant.
-    refuses_all: LimitNames,
+    refuses_all: NameTable<AtomicBool>,
     /// A request does, which others may not.
-    large_cost: LimitNames,
-    debt_cut: LimitNames,
+    large_cost: NameTable<AtomicBool>,
+    debt_cut: NameTable<AtomicBool>,
     /// A rule was given a key, and then another one.
-    replaced_key: LimitNames,
+    replaced_key: NameTable<AtomicBool>,
 }
-
-/// The limits with a mistake that is logged once for each.
-#[derive(Default)]
-struct LimitNames(NameTable<AtomicBool>);
 
 /// The uses of layers that still exist, by the names of their limits. Layers that use a limit alike
 /// share one, so a layer is compared with few others, however many there are.
@@ -94,21 +91,22 @@ impl LimitUse {
     }
 }
 
-impl LimitNames {
+/// The limits with a mistake.
+impl NameTable<AtomicBool> {
     /// Whether this is logged for the first time.
     fn is_first(&self, limit: &str) -> bool {
-        let logged = self.0.get_or_add(limit, MAX_LOGGED, AtomicBool::default);
+        let logged = self.get_or_add(limit, MAX_LOGGED, AtomicBool::default);
         // Read first: most of the time, it is logged. Relaxed, as nothing else depends on it.
         let is_new = |logged: &AtomicBool| !logged.load(Ordering::Relaxed);
         logged.is_some_and(|logged| is_new(logged) && !logged.swap(true, Ordering::Relaxed))
     }
 
     fn has(&self, limit: &str) -> bool {
-        self.0.get(limit).is_some_and(|logged| logged.load(Ordering::Relaxed))
+        self.get(limit).is_some_and(|logged| logged.load(Ordering::Relaxed))
     }
 
     fn forget(&self, limit: &str) {
-        if let Some(logged) = self.0.get(limit) {
+        if let Some(logged) = self.get(limit) {
             logged.store(false, Ordering::Relaxed);
         }
     }
