@@ -25,18 +25,19 @@ use crate::quota::Quota;
 #[repr(C)]
 pub(crate) struct Grant<L = Arc<Limit>> {
     /// Whether the caller has set the cost. It is one otherwise.
-    explicit_cost: bool,
+    pub(crate) explicit_cost: bool,
     shards: PaidShards,
     /// How many resets the store had recorded when the buckets paid.
     mark: ResetMark,
     limit: L,
-    key: Key,
+    pub(crate) key: Key,
     wait: GrantWait,
     /// What each bucket paid.
     units: [Units; 2],
     /// What each bucket held after that.
     after: [State; 2],
-    at: Timestamp,
+    /// The time of the decision.
+    pub(crate) at: Timestamp,
 }
 
 /// The numbers of two shards in ten bits each, and which store was paid.
@@ -162,23 +163,9 @@ impl<L> Grant<L> {
         Self { explicit_cost, shards, mark, limit, key, wait, units, after, at }
     }
 
-    /// The time of the decision.
-    pub(crate) const fn at(&self) -> Timestamp {
-        self.at
-    }
-
     /// The wait until the buckets have what they granted.
     pub(crate) const fn wait(&self) -> Duration {
         self.wait.wait()
-    }
-
-    pub(crate) const fn key(&self) -> &Key {
-        &self.key
-    }
-
-    /// Whether the caller has set the cost.
-    pub(crate) const fn has_explicit_cost(&self) -> bool {
-        self.explicit_cost
     }
 
     /// The store that was paid.

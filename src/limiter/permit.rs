@@ -188,7 +188,7 @@ impl<'l> Permit<'l> {
     #[must_use]
     pub fn at(&self) -> Timestamp {
         match &self.0 {
-            PermitInner::One { grant, .. } => grant.at(),
+            PermitInner::One { grant, .. } => grant.at,
             PermitInner::Several(answered) => answered.at,
             PermitInner::Owned(grants) => grants.at,
         }
@@ -202,7 +202,7 @@ impl<'l> Permit<'l> {
         Permit(PermitInner::Owned(match self.0 {
             PermitInner::Owned(grants) => grants,
             PermitInner::One { limiter, grant } => {
-                let (limiter, at) = (limiter.clone(), grant.at());
+                let (limiter, at) = (limiter.clone(), grant.at);
                 Box::new(Grants { limiter, first: grant.to_owned_by(own), rest: Vec::new(), at })
             }
             PermitInner::Several(answered) => {
@@ -379,14 +379,14 @@ impl Settle {
         };
         let has_ended = matches!(settlement, Settlement::Ended);
         // If one limit has an explicit cost, limits that only count requests keep their tokens.
-        let by_cost = by_cost
-            && grants.clone().any(|grant| grant.has_explicit_cost() && !grant.is_in_flight());
+        let by_cost =
+            by_cost && grants.clone().any(|grant| grant.explicit_cost && !grant.is_in_flight());
         let (mut concerned, mut kept) = (None, SmallVec::new());
         let mut refunds = SmallVec::<[Adjustment<'_>; 4]>::new();
         // Whatever the work has cost, it is no longer in flight. Its tokens may have been lost before,
         // and then are not returned again.
         let is_settled = |grant: &&Grant<L>| {
-            grant.is_in_flight() || (!has_ended && (grant.has_explicit_cost() || !by_cost))
+            grant.is_in_flight() || (!has_ended && (grant.explicit_cost || !by_cost))
         };
         for grant in grants.filter(is_settled) {
             let is_first = concerned.is_none();

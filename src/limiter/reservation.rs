@@ -339,7 +339,7 @@ impl HeldGrants {
             .iter()
             .flat_map(|grant| {
                 grant.paid().map(|paid| {
-                    let id = grant.limit().bucket_of(grant.key()).shard(paid.shard);
+                    let id = grant.limit().bucket_of(&grant.key).shard(paid.shard);
                     let bucket = grant.limit().bucket();
                     if has_lines {
                         let refund = Adjustment::refund(id, bucket, paid.units);

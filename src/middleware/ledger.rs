@@ -153,7 +153,7 @@ impl RequestLedger {
     pub(super) fn stand(&self, levels: &[(&QueueBucket, Level)]) {
         for entry in &mut self.entries().charges {
             let is_of = |part: &QueueBucket| {
-                part.limit().name() == entry.grant.limit().name() && part.key() == entry.grant.key()
+                part.limit().name() == entry.grant.limit().name() && *part.key() == entry.grant.key
             };
             if let Some((_, level)) = levels.iter().find(|(part, _)| is_of(part)) {
                 entry.level = Level { cost: entry.level.cost, ..*level };
@@ -166,7 +166,7 @@ impl RequestLedger {
     pub(super) fn changed_fields(&self) -> Option<FieldSet> {
         let Entries { charges, .. } = &*self.entries();
         let enforced = || charges.iter().filter(|entry| !entry.is_shadow);
-        let members = enforced().map(|one| (one.grant.limit(), one.grant.key(), one.level));
+        let members = enforced().map(|one| (one.grant.limit(), &one.grant.key, one.level));
         enforced().any(|entry| entry.has_changed).then(|| self.plan.fields_of(members))
     }
 
@@ -371,7 +371,7 @@ impl RequestLedger {
     }
 
     fn permit_of(&self, grants: Vec<Grant>) -> Option<Permit<'static>> {
-        let at = grants.first()?.at();
+        let at = grants.first()?.at;
         Permit::of_grants(self.plan.limiter.clone(), grants.into_iter(), at)
     }
 }
@@ -457,8 +457,7 @@ impl ChargeEntry {
     /// settled when they end, whatever they cost.
     fn is_settled_by_cost(&self, charges: &[Self]) -> bool {
         let mut others = charges.iter().filter(|other| self.is_shadow || !other.is_shadow);
-        let has_cost =
-            |entry: &Self| entry.grant.has_explicit_cost() && !entry.grant.is_in_flight();
+        let has_cost = |entry: &Self| entry.grant.explicit_cost && !entry.grant.is_in_flight();
         !self.grant.is_in_flight() && (has_cost(self) || !others.any(has_cost))
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn paid_buckets<'g>(
     grants.flat_map(|grant| {
         grant.paid().map(|paid| {
             let limit = Arc::clone(grant.shared_limit());
-            (QueueBucket::new(limit, grant.key().clone(), paid.shard), paid)
+            (QueueBucket::new(limit, grant.key.clone(), paid.shard), paid)
         })
     })
 }
