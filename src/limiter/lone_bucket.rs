@@ -86,7 +86,8 @@ fn refused_one(
     state: State,
     wait: Duration,
 ) -> RateLimited {
-    let wait = wait_of(demand.limit, Verdict::Refused, wait);
-    let level = Level::refused(state, wait, demand.cost, at);
+    let verdict = Verdict::Refused;
+    let wait = wait_of(demand.limit, verdict, wait);
+    let level = Level { verdict, state, wait, cost: demand.cost, at };
     RateLimited::refused(demand.limit, level, wait).with_speech(limiter.speech())
 }

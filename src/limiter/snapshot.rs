@@ -81,16 +81,6 @@ impl Level {
         Self { verdict: Verdict::Admitted, state, wait: Some(Duration::ZERO), cost, at }
     }
 
-    /// The level of a bucket that has refused the cost.
-    pub(super) const fn refused(
-        state: State,
-        wait: Option<Duration>,
-        cost: u64,
-        at: Timestamp,
-    ) -> Self {
-        Self { verdict: Verdict::Refused, state, wait, cost, at }
-    }
-
     /// The level after what was taken has changed to this; as admitted, since the work has run.
     pub(crate) fn kept(self, limit: &Limit, kept: Kept) -> Self {
         let capacity = limit.bucket().capacity();

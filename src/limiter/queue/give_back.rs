@@ -50,7 +50,7 @@ impl QueueRegistry {
                 // bucket holds.
                 lock(&ledger).begin_return(units);
                 let (bucket, change) = (*adjustment.bucket(), adjustment.change());
-                returning.returns.push(PendingReturn { ledger, bucket, change, units });
+                returning.returns.push(PendingReturn { ledger, bucket, change });
             }
         }
         match self.backend.adjust(adjustments) {
@@ -160,9 +160,8 @@ struct PendingReturns {
 struct PendingReturn {
     ledger: Arc<Mutex<Ledger<SharedQueue>>>,
     bucket: Bucket,
+    /// The ledger counts it at its most until then.
     change: Change,
-    /// The units that the ledger counts until then.
-    units: Units,
 }
 
 impl PendingReturns {
@@ -170,7 +169,7 @@ impl PendingReturns {
         // Taken out, so that the destructor, which runs after this as well, records nothing twice.
         let returns = std::mem::take(&mut self.returns);
         let (registry, heard) = (self.registry.upgrade(), Instant::now());
-        for PendingReturn { ledger, bucket, change, units, .. } in &returns {
+        for PendingReturn { ledger, bucket, change } in &returns {
             let number = registry.as_ref().map_or(0, |registry| registry.number());
             let thread = at_once.then(|| std::thread::current().id());
             // A refusal returned nothing, but its answer is as good as one of zero: the ledger
@@ -180,7 +179,7 @@ impl PendingReturns {
                 let returned = if is_made { change.returns(bucket, applied.now()) } else { 0 };
                 (StoreEvent { at: applied.now(), number, thread, heard }, returned)
             });
-            lock(ledger).end_return(*units, returned, heard);
+            lock(ledger).end_return(change.returns_at_most(), returned, heard);
         }
         // After all ledgers have the answers: a queue on two of these buckets would otherwise ask
         // with the one number too large, and be refused again.
