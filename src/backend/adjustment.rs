@@ -154,6 +154,7 @@ impl<'a> Adjustment<'a> {
 
     /// Sets the mark of the charge that took the units. If the bucket was reset since, they are
     /// forgiven and not given back.
+    #[cfg(any(test, feature = "memory"))]
     pub(crate) const fn with_mark(mut self, mark: ResetMark) -> Self {
         self.receipt.mark = Some(mark);
         self

@@ -87,11 +87,6 @@ impl Receipt {
         Self { mark: Some(mark), origin, unpaid, charged: Some(left) }
     }
 
-    /// The same for a store that counts no resets.
-    pub(crate) const fn without_mark(self) -> Self {
-        Self { mark: None, ..self }
-    }
-
     /// What the charge left in the bucket: for a store that keeps part of its tokens elsewhere.
     #[doc(hidden)]
     #[must_use]

@@ -16,7 +16,7 @@ use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
 use super::events::{DecisionSource, QueueStay, QueueStep};
 use super::grant::Grant;
-use super::permit::{Grants, Permit};
+use super::permit::{Grants, Permit, Settle, Settlement};
 use super::progress::Progress;
 use super::queue::{ReservedSlot, StoreEvent};
 use super::random::nanos;
@@ -330,8 +330,14 @@ impl HeldGrants {
     /// now, a newcomer could take 5 at that instant as well, and run together with B: 10 tokens at
     /// once.
     fn undo(&self, made: &StoreEvent) {
-        let limiter = &self.grants.limiter;
-        let has_lines = limiter.has_lines();
+        let Grants { limiter, first, rest, .. } = &self.grants;
+        // No work waits for a store that only decides in an outage, so nothing runs at an instant
+        // that counts on these tokens. One store has answered about all of them.
+        if limiter.has_lines() || first.origin() != Origin::Store {
+            // Not awaited: it completes by itself.
+            drop(Settle::new(limiter, first, rest.iter(), Settlement::All(0)));
+            return;
+        }
         // In one call: of a bucket that is named twice, the second part could not be undone after
         // the first, which changes it.
         let undo: Option<SmallVec<[Adjustment<'_>; 2]>> = self
@@ -341,18 +347,8 @@ impl HeldGrants {
                 grant.paid().map(|paid| {
                     let id = grant.limit().bucket_of(&grant.key).shard(paid.shard);
                     let bucket = grant.limit().bucket();
-                    if has_lines {
-                        let refund = Adjustment::refund(id, bucket, paid.units);
-                        return Some(refund.with_mark(paid.mark));
-                    }
                     if limiter.resets().has_forgiven(id, paid.mark) {
                         return None;
-                    }
-                    // No work waits for a store that only decides in an outage, so nothing runs at an
-                    // instant that counts on these tokens.
-                    if grant.origin() != Origin::Store {
-                        let refund = Adjustment::refund(id, bucket, paid.units);
-                        return Some(refund.with_receipt(grant.receipt(&paid).without_mark()));
                     }
                     let returned = limiter.queues().returned_since(id, made)?;
                     let left = bucket.with_returned(paid.after, returned);
