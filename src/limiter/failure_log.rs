@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -92,7 +93,9 @@ impl FailureLog {
             if self.lasts() {
                 state.count(call);
             }
-            (kind.filter(|kind| state.note(*kind)), lasts.then_some(state.meanwhile.outage))
+            let first = kind.filter(|kind| !state.logged.contains(kind));
+            state.logged.extend(first);
+            (first, lasts.then_some(state.meanwhile.outage))
         };
         #[cfg(feature = "tracing")]
         {
@@ -135,7 +138,9 @@ impl FailureLog {
                 return None;
             }
             self.last.store(0, Ordering::Relaxed);
-            state.recover()
+            state.logged.retain(|kind| !kind.lasts);
+            let outage = state.meanwhile.outage;
+            mem::replace(&mut state.meanwhile, Meanwhile { outage, ..Meanwhile::default() })
         };
         #[cfg(feature = "tracing")]
         {
@@ -175,22 +180,6 @@ impl FailureState {
             Undecided::Shadow | Undecided::Call => return,
         };
         *count = count.saturating_add(1);
-    }
-
-    /// Notes a failure. Returns whether it is to be logged as an error.
-    fn note(&mut self, kind: FailureKind) -> bool {
-        let is_first = !self.logged.contains(&kind);
-        if is_first {
-            self.logged.push(kind);
-        }
-        is_first
-    }
-
-    fn recover(&mut self) -> Meanwhile {
-        self.logged.retain(|kind| !kind.lasts);
-        let meanwhile = self.meanwhile;
-        self.meanwhile = Meanwhile { outage: meanwhile.outage, ..Meanwhile::default() };
-        meanwhile
     }
 }
 
