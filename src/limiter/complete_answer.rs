@@ -7,9 +7,9 @@ use super::Limit;
 use super::demand::Demand;
 use super::grant::Grant;
 use super::rate_limited::RateLimited;
-use super::snapshot::Level;
+use super::snapshot::{Level, Snapshot};
 use crate::algebra::Verdict;
-use crate::backend::{Applied, BackendError, BucketRecord, Reading};
+use crate::backend::{Applied, BackendError, Reading};
 use crate::clock::Timestamp;
 
 /// A complete answer to some demands: each of their buckets has a reading.
@@ -123,26 +123,24 @@ impl CompleteAnswer {
         demands: &[Demand<L>],
         jitter: Duration,
     ) -> Option<RateLimited> {
-        let verdict = self.verdict();
-        let refused = self.levels(demands).filter(|(_, level)| level.verdict == verdict);
-        let mut refused = refused.map(|(demand, level)| (demand.limit(), level));
-        let (first, retry_after) = (refused.next()?, self.retry_after(demands, jitter));
-        let error = RateLimited::refused_by_several(first, refused, retry_after);
-        Some(if self.0.has_kept() { error.with_kept(self.kept_by_refused(demands)) } else { error })
+        RateLimited::refused_by(self.refused(demands), self.retry_after(demands, jitter))
     }
 
-    /// For each demand that was refused, the record of its bucket, if that keeps its numbers.
-    pub(crate) fn kept_by_refused<'x, L: Borrow<Limit>>(
+    /// How each limit stands that says what the answer as a whole says, and has so refused.
+    pub(crate) fn refused<'x, L: Borrow<Limit>>(
         &'x self,
         demands: &'x [Demand<L>],
-    ) -> impl Iterator<Item = Option<&'x BucketRecord>> {
-        let mut nth = 0_usize;
-        let records = self.levels(demands).map(move |(demand, level)| {
-            let record = self.0.kept(nth).filter(|_| demand.bucket_count() == 1);
-            nth = nth.saturating_add(demand.bucket_count());
-            (record, level.verdict)
-        });
-        records.filter(|(_, verdict)| *verdict == Verdict::Refused).map(|(record, _)| record)
+    ) -> impl Iterator<Item = Snapshot> {
+        let mut next = 0_usize;
+        self.levels(demands).filter_map(move |(demand, level)| {
+            let (place, count) = (next, demand.bucket_count());
+            next = next.saturating_add(count);
+            (level.verdict == self.verdict()).then(|| {
+                let mut snapshot = Snapshot::new(demand.limit(), level);
+                snapshot.set_kept(self.0.kept(place).filter(|_| count == 1));
+                snapshot
+            })
+        })
     }
 }
 

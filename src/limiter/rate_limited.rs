@@ -1,14 +1,14 @@
 //! The one error of all calls.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::time::Duration;
-use std::{fmt, iter};
 
 use super::defaults::Speech;
 use super::snapshot::{Level, Snapshot};
 use super::{Limit, Outcome, too_large};
 use crate::algebra::Terms;
-use crate::backend::{BackendError, BucketRecord};
+use crate::backend::BackendError;
 
 /// The work may not run: a limit refused it, its cost can never fit, or the store did not answer.
 ///
@@ -119,21 +119,20 @@ impl RateLimited {
         ))
     }
 
-    /// A refusal by `first` and by `rest`, each with its level.
-    pub(crate) fn refused_by_several<'l>(
-        first: (&'l Limit, Level),
-        rest: impl Iterator<Item = (&'l Limit, Level)>,
+    /// A refusal by these limits; `None` if there is none.
+    pub(crate) fn refused_by(
+        mut snapshots: impl Iterator<Item = Snapshot>,
         retry_after: Option<Duration>,
-    ) -> Self {
-        let (limit, level) = first;
-        let mut rest = rest.peekable();
-        if rest.peek().is_none() {
-            return Self::refused(limit, level, retry_after);
-        }
-        let all = iter::once(first).chain(rest);
-        let snapshots = all.map(|(limit, level)| Snapshot::new(limit, level)).collect();
-        let by = RefusalSnapshots::Several { first: limit.clone(), snapshots };
-        Self::from_cause(RateLimitedCause::Refused { by, retry_after })
+    ) -> Option<Self> {
+        let (first, second) = (snapshots.next()?, snapshots.next());
+        let by = match second {
+            None => RefusalSnapshots::One([first]),
+            Some(second) => RefusalSnapshots::Several {
+                first: first.limit().clone(),
+                snapshots: [first, second].into_iter().chain(snapshots).collect(),
+            },
+        };
+        Some(Self::from_cause(RateLimitedCause::Refused { by, retry_after }))
     }
 
     /// The error of a cost that the limit can never grant on these terms: it is too large, or the
@@ -160,23 +159,6 @@ impl RateLimited {
 
     fn from_cause(cause: RateLimitedCause) -> Self {
         Self(Box::new(RateLimitedInner { cause, speech: Speech::default() }))
-    }
-
-    /// Sets which of the buckets that refused keep faster numbers than those of their limit, in the
-    /// order of the limits.
-    #[cold]
-    pub(crate) fn with_kept<'r>(
-        mut self,
-        records: impl IntoIterator<Item = Option<&'r BucketRecord>>,
-    ) -> Self {
-        if let RateLimitedCause::Refused { by, .. } = &mut self.0.cause {
-            let snapshots = match by {
-                RefusalSnapshots::One(one) => one.as_mut_slice(),
-                RefusalSnapshots::Several { snapshots, .. } => snapshots,
-            };
-            snapshots.iter_mut().zip(records).for_each(|(one, record)| one.set_kept(record));
-        }
-        self
     }
 
     /// The same error, of a limiter that speaks so.

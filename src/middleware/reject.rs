@@ -15,7 +15,7 @@ use super::rule::NoKey;
 use crate::backend::BackendError;
 use crate::fields::{self, OutageHint, RetryHint, Wording};
 use crate::key::Head;
-use crate::limiter::{CompleteAnswer, Demand, Level, Limit, RateLimited, Snapshot};
+use crate::limiter::{CompleteAnswer, Demand, Level, Limit, RateLimited};
 
 /// Why a request is rejected. It is data, as rendering it takes the head of the request.
 pub(super) enum Rejection<'p> {
@@ -100,13 +100,7 @@ pub(super) fn render_refusal(
     }
     // If the queue had no room for a reserved slot, the verdict is `Reserved`: the limits that made
     // the request wait are then the ones that refuse it.
-    let verdict = outcome.verdict();
-    let refused = outcome.levels(demands).filter(|(_, level)| level.verdict == verdict);
-    let refused = refused.map(|(demand, level)| Snapshot::new(demand.limit(), level));
-    let mut snapshots: Vec<_> = refused.collect();
-    for (snapshot, record) in snapshots.iter_mut().zip(outcome.kept_by_refused(demands)) {
-        snapshot.set_kept(record);
-    }
+    let snapshots: Vec<_> = outcome.refused(demands).collect();
     snapshots.iter().for_each(|snapshot| plan.log.refused(snapshot.limit(), after));
     let style = &plan.settings.style;
     let told = Told::After(RetryHint { after, now: outcome.at(), format: style.retry_after });
