@@ -12,7 +12,6 @@ use super::engine::RateLimiter;
 use super::events::DecisionSource;
 #[cfg(feature = "memory")]
 use super::events::Report;
-use super::failure_log::Undecided;
 #[cfg(feature = "memory")]
 use super::lone_bucket::decide;
 use super::permit::Permit;
@@ -246,9 +245,7 @@ impl<'l> LimitCall<'l> {
         }
         let why = "it answers later, and `now` cannot wait for that (await the call, or use a store \
                    that answers at once, as `RateLimiter::in_memory()` does)";
-        let (limit, error) = (self.demands.limit(), BackendError::undecidable("this", why));
-        limiter.store_failed(limit, &error, Undecided::Call);
-        Err(limiter.unavailable(limit, error))
+        Err(limiter.call_failed(self.demands.limit(), BackendError::undecidable("this", why)))
     }
 
     /// Adds up to `spread`, at random, to the wait of a refusal.
@@ -281,7 +278,9 @@ impl<'l> LimitCall<'l> {
             let Self { limiter, demands, jitter: 0, progress } = self else {
                 return self.poll_decision(cx);
             };
-            if let Some(memory) = limiter.plain_memory()
+            // Without observers, a decision concerns nobody but the caller.
+            if let Some(memory) = limiter.memory()
+                && limiter.observers().is_none()
                 && let Progress::New = progress
                 && let Some(demand) = demands.lone_bucket()
             {

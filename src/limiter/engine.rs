@@ -235,14 +235,6 @@ impl RateLimiter {
         self.shared.memory.as_ref()
     }
 
-    /// The memory store, if its decisions concern nothing but the caller: then the shortest path may
-    /// decide.
-    #[cfg(feature = "memory")]
-    #[inline(always)]
-    pub(super) fn plain_memory(&self) -> Option<&Arc<Memory>> {
-        self.memory().filter(|_| self.observers().is_none())
-    }
-
     /// The memory store in whose lines waiters stand: that of the limiter, or of a wrapper.
     #[cfg(feature = "memory")]
     pub(crate) fn lines(&self) -> Option<&Memory> {
