@@ -278,7 +278,7 @@ impl<'l> LimitCall<'l> {
             let Self { limiter, demands, jitter: 0, progress } = self else {
                 return self.poll_decision(cx);
             };
-            // Without observers, a decision concerns nobody but the caller.
+            // Without observers, only the caller has to learn of the decision.
             if let Some(memory) = limiter.memory()
                 && limiter.observers().is_none()
                 && let Progress::New = progress

@@ -89,7 +89,7 @@ impl Log {
 
     pub(super) fn refused(&self, limit: &Limit, retry_after: Option<Duration>) {
         log_refusal(limit, retry_after, "");
-        // Nobody notices a forgotten key before one client has the others refused.
+        // All clients share one bucket if the rule has no key, which shows at the first refusal.
         let Self { lacks_key, .. } = self;
         // The load alone for nearly all, as a swap would write what all threads read.
         #[cfg(feature = "tracing")]
