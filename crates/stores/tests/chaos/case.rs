@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use tollgate::algebra::check_history;
 use tollgate::{DAY, Limit, Quota, RateLimited, RateLimiter, SECOND, Timestamp};
 use tollgate_testing::traffic::chain;
@@ -27,30 +27,36 @@ const KEYS: usize = 96;
 const TASKS: usize = 4;
 
 /// How many tasks ask for what is sick.
-const FLOOD: u64 = 64;
-const FEW: u64 = 4;
+const FLOOD: u32 = 64;
+
+/// A flood that leaves the processor to others is a hundred times what its limit lets through: it has
+/// one request each 0.2 ms.
+const FLOOD_EACH: Duration = Duration::from_micros(200);
+
+const FEW: u32 = 4;
 
 pub(crate) const HEAD: &str = "\
 | store | sick | healthy: asked | errors | p99 in quiet | beside a flood elsewhere | beside it | of the sick: admitted | refused | no decision |
 |---|---|---|---|---|---|---|---|---|---|";
 
-/// How long a case is quiet, how long the same flood is on another store of the same kind, and how long
-/// something is sick.
+/// How long a case is quiet, how long the same flood is on another store of the same kind, how long
+/// something is sick, and how far apart the requests of a flood are, if it pauses at all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     quiet: Duration,
     elsewhere: Duration,
     sick: Duration,
+    each: Option<Duration>,
 }
 
 impl Span {
     pub(crate) fn seconds(quiet: f64, elsewhere: f64, sick: f64) -> Self {
         let [quiet, elsewhere, sick] = [quiet, elsewhere, sick].map(Duration::from_secs_f64);
-        Self { quiet, elsewhere, sick }
+        Self { quiet, elsewhere, sick, each: None }
     }
 
-    pub(crate) fn is_long(self) -> bool {
-        !self.elsewhere.is_zero()
+    pub(crate) fn with_pauses(self) -> Self {
+        Self { each: Some(FLOOD_EACH), ..self }
     }
 }
 
@@ -105,14 +111,14 @@ impl Case {
         sleep(span.quiet).await;
         if let Some(twin) = twin {
             phase.store(ELSEWHERE, Ordering::SeqCst);
-            let (mut asking, _) = ask_all_for_sick(&twin.limiter, sick);
+            let (mut asking, _) = ask_all_for_sick(&twin.limiter, sick, span.each);
             sleep(span.elsewhere).await;
             asking.shutdown().await;
         }
         let begun = Instant::now();
         place.fall_sick(sick).await;
         phase.store(SICK_HERE, Ordering::SeqCst);
-        let (mut asking, asked) = ask_all_for_sick(&place.limiter, sick);
+        let (mut asking, asked) = ask_all_for_sick(&place.limiter, sick, span.each);
         sleep(span.sick / 2).await;
         place.get_worse(sick);
         sleep(span.sick / 2).await;
@@ -261,18 +267,37 @@ impl AskedBy {
     }
 }
 
-fn ask_all_for_sick(limiter: &RateLimiter, sick: Sick) -> (JoinSet<()>, Arc<AskedBy>) {
+fn ask_all_for_sick(
+    limiter: &RateLimiter,
+    sick: Sick,
+    each: Option<Duration>,
+) -> (JoinSet<()>, Arc<AskedBy>) {
     let (mut asking, asked) = (JoinSet::new(), Arc::new(AskedBy::default()));
     let tasks = if sick.is_flood() || sick == Sick::Full { FLOOD } else { FEW };
+    let begun = Instant::now();
     for nth in 0..tasks {
-        asking.spawn(ask_for_sick(limiter.clone(), sick, nth, Arc::clone(&asked)));
+        let turns = each.filter(|_| sick.is_flood()).map(|each| {
+            let mut turns = interval_at(begun + each * nth, each * FLOOD);
+            turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            turns
+        });
+        asking.spawn(ask_for_sick(limiter.clone(), sick, nth, turns, Arc::clone(&asked)));
     }
     (asking, asked)
 }
 
-async fn ask_for_sick(limiter: RateLimiter, sick: Sick, task: u64, asked: Arc<AskedBy>) {
+async fn ask_for_sick(
+    limiter: RateLimiter,
+    sick: Sick,
+    task: u32,
+    mut turns: Option<Interval>,
+    asked: Arc<AskedBy>,
+) {
     let is_one_key = !matches!(sick, Sick::FloodOfNewKeys | Sick::Full);
     for nth in 0_u64.. {
+        if let Some(turns) = &mut turns {
+            turns.tick().await;
+        }
         let key = match is_one_key {
             true => "sick".to_owned(),
             false => format!("new {task} {nth}"),

@@ -35,8 +35,9 @@ fn main() {
         ["flooder", rest @ ..] => runtime().block_on(floods::flooder(rest)),
         ["floods", rest @ ..] => runtime().block_on(floods::floods(rest)),
         ["soak", rest @ ..] => runtime().block_on(soak::soak(rest)),
-        ["table", parts @ ..] => table(parts, Span::seconds(2.0, 3.0, 3.0)),
-        parts => table(parts, Span::seconds(0.2, 0.0, 0.5)),
+        ["table", parts @ ..] => table(parts, Span::seconds(2.0, 0.0, 3.0).with_pauses(), true),
+        ["saturated", parts @ ..] => table(parts, Span::seconds(2.0, 3.0, 3.0), true),
+        parts => table(parts, Span::seconds(0.2, 0.0, 0.5), !parts.is_empty() || times(2, 1) == 2),
     }
 }
 
@@ -45,11 +46,10 @@ fn runtime() -> Runtime {
 }
 
 /// Plays all cases whose names have one of these parts, and prints a row for each.
-fn table(parts: &[&str], span: Span) {
+fn table(parts: &[&str], span: Span, with_wrappers: bool) {
     println!("{}", case::HEAD);
     let mut broken = Vec::new();
     // A wrapper hands its calls on to a server, which is played without one too.
-    let with_wrappers = !parts.is_empty() || span.is_long() || times(2, 1) == 2;
     let stores = Store::all().into_iter().filter(|store| with_wrappers || store.is_bare());
     for store in stores {
         for sick in Sick::ALL.into_iter().filter(|&sick| store.has(sick)) {
