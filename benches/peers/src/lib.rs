@@ -1,5 +1,6 @@
 //! What the program and its counting twin share.
 
+pub mod cold;
 pub mod keys;
 pub mod machine;
 pub mod peers;

@@ -79,6 +79,13 @@ pub(super) const BARS: &[Bar] = &[
     layer("the layer, no fields, 100,000 keys", work::LAYER_MANY, peer::TOWER_GOVERNOR, 0.90),
     layer("the layer, with fields", work::LAYER_FIELDS, peer::TOWER_GOVERNOR_HEADERS, 0.60)
         .counted("layer with fields", ""),
+    layer("the layer, cold, no fields", work::LAYER_COLD, peer::TOWER_GOVERNOR, 1.15),
+    layer(
+        "the layer, cold, with fields",
+        work::LAYER_FIELDS_COLD,
+        peer::TOWER_GOVERNOR_HEADERS,
+        0.85,
+    ),
     bar("a refused request, whole", work::REFUSAL, peer::TOWER_GOVERNOR, 0.10)
         .counted("layer refused", "layer refused: tower_governor"),
     bar("the same, theirs with an empty body", work::REFUSAL, peer::THROTTLE_KIT, 1.20),

@@ -31,6 +31,9 @@ pub mod name {
     pub const LAYER: &str = "layer-one-key";
     pub const LAYER_MANY: &str = "layer-100k-keys";
     pub const LAYER_FIELDS: &str = "layer-fields";
+    /// Each request with empty caches.
+    pub const LAYER_COLD: &str = "layer-cold";
+    pub const LAYER_FIELDS_COLD: &str = "layer-fields-cold";
     pub const REFUSAL: &str = "refusal";
     pub const SERVER: &str = "server";
     /// The part of it that is not the system's.
@@ -47,7 +50,7 @@ pub mod name {
     pub const FLOOD_BYTES: &str = "flood-bytes";
     pub const ALLOCATIONS: &str = "allocations";
 
-    pub const ALL: [&str; 24] = [
+    pub const ALL: [&str; 26] = [
         HOT,
         HOT_REFUSED,
         HOT_STRING,
@@ -60,6 +63,8 @@ pub mod name {
         LAYER,
         LAYER_MANY,
         LAYER_FIELDS,
+        LAYER_COLD,
+        LAYER_FIELDS_COLD,
         REFUSAL,
         SERVER,
         SERVER_USER,
@@ -86,7 +91,16 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
         (&[name::MILLION, name::MILLION_STRING], million::run),
         (&[name::THREADS, name::THREADS_HOT], threads::run),
         (&[name::PAUSE], pause::run),
-        (&[name::LAYER, name::LAYER_MANY, name::LAYER_FIELDS], layer::run),
+        (
+            &[
+                name::LAYER,
+                name::LAYER_MANY,
+                name::LAYER_FIELDS,
+                name::LAYER_COLD,
+                name::LAYER_FIELDS_COLD,
+            ],
+            layer::run,
+        ),
         (&[name::REFUSAL], refusal::run),
         (&[name::LIMITS, name::THREE_LIMITS], limits::run),
         (&[name::SHARDS], shards::run),
