@@ -35,9 +35,19 @@ const FLOOD_EACH: Duration = Duration::from_micros(200);
 
 const FEW: u32 = 4;
 
-pub(crate) const HEAD: &str = "\
-| store | sick | healthy: asked | errors | p99 in quiet | beside a flood elsewhere | beside it | of the sick: admitted | refused | no decision |
-|---|---|---|---|---|---|---|---|---|---|";
+const HEAD: [&str; 10] = [
+    "store",
+    "sick",
+    "healthy: asked",
+    "errors",
+    "p99 in quiet",
+    ELSEWHERE_TITLE,
+    "beside it",
+    "of the sick: admitted",
+    "refused",
+    "no decision",
+];
+const ELSEWHERE_TITLE: &str = "beside a flood elsewhere";
 
 /// How long a case is quiet, how long the same flood is on another store of the same kind, how long
 /// something is sick, and how far apart the requests of a flood are, if it pauses at all.
@@ -57,6 +67,19 @@ impl Span {
 
     pub(crate) fn with_pauses(self) -> Self {
         Self { each: Some(FLOOD_EACH), ..self }
+    }
+
+    /// A row of the table, without the column of a flood elsewhere if there is none.
+    fn row(self, cells: [String; 10]) -> String {
+        let cells = cells.into_iter().zip(HEAD);
+        let cells =
+            cells.filter(|(_, title)| *title != ELSEWHERE_TITLE || !self.elsewhere.is_zero());
+        format!("| {} |", cells.map(|(cell, _)| cell).collect::<Vec<_>>().join(" | "))
+    }
+
+    pub(crate) fn head(self) -> String {
+        let titles = self.row(HEAD.map(str::to_owned));
+        format!("{titles}\n{}", self.row(HEAD.map(|_| "---".to_owned())))
     }
 }
 
@@ -140,7 +163,7 @@ impl Case {
         Self { healthy: seen, sick: asked, broken }
     }
 
-    pub(crate) fn row(&self, store: Store, sick: Sick) -> String {
+    pub(crate) fn row(&self, store: Store, sick: Sick, span: Span) -> String {
         let (seen, asked) = (&self.healthy, &self.sick);
         let [quiet, elsewhere, beside] = seen.took.each_ref().map(|took| p99(took));
         let times = |time: Duration| match time.is_zero() {
@@ -149,19 +172,18 @@ impl Case {
                 format!("{} ({:.1} x)", millis(time), time.as_secs_f64() / quiet.as_secs_f64())
             }
         };
-        format!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+        span.row([
             store.name(),
-            sick.name(),
-            seen.took.iter().map(Vec::len).sum::<usize>(),
-            seen.errors.len(),
+            sick.name().to_owned(),
+            seen.took.iter().map(Vec::len).sum::<usize>().to_string(),
+            seen.errors.len().to_string(),
             millis(quiet),
             times(elsewhere),
             times(beside),
-            asked.admitted,
-            asked.refused,
-            asked.undecided,
-        )
+            asked.admitted.to_string(),
+            asked.refused.to_string(),
+            asked.undecided.to_string(),
+        ])
     }
 
     /// What must not have happened.

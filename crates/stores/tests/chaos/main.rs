@@ -3,7 +3,8 @@
 //!
 //! ```sh
 //! cargo test -p tollgate-stores --test chaos                           # each case for half a second
-//! cargo test --release -p tollgate-stores --test chaos -- table        # for longer: the table of docs/design/faults.md
+//! cargo test --release -p tollgate-stores --test chaos -- table        # for longer: the tables of docs/design/faults.md
+//! cargo test --release -p tollgate-stores --test chaos -- saturated flood
 //! cargo test --release -p tollgate-stores --test chaos -- floods       # see `floods`
 //! cargo test --release -p tollgate-stores --test chaos -- soak 3600    # see `soak`
 //! ```
@@ -47,7 +48,7 @@ fn runtime() -> Runtime {
 
 /// Plays all cases whose names have one of these parts, and prints a row for each.
 fn table(parts: &[&str], span: Span, with_wrappers: bool) {
-    println!("{}", case::HEAD);
+    println!("{}", span.head());
     let mut broken = Vec::new();
     // A wrapper hands its calls on to a server, which is played without one too.
     let stores = Store::all().into_iter().filter(|store| with_wrappers || store.is_bare());
@@ -59,7 +60,7 @@ fn table(parts: &[&str], span: Span, with_wrappers: bool) {
                 let runtime = runtime();
                 let case = runtime.block_on(Case::play(store, sick, span));
                 runtime.shutdown_timeout(Duration::from_secs(5));
-                println!("{}", case.row(store, sick));
+                println!("{}", case.row(store, sick, span));
                 broken.extend(case.broken().into_iter().map(|what| format!("{name}: {what}")));
             }
         }
