@@ -1,7 +1,6 @@
 //! The `impl`s of a type stand in the folder that defines the type, or below it.
 
-use super::modules::{Impl, Modules, Place};
-use super::read::sources;
+use super::modules::{Impl, MODULES, Modules, Place};
 
 /// What may stand elsewhere.
 struct Exception {
@@ -33,9 +32,7 @@ const AXUM: &str = "an `impl` of a trait of axum's";
 
 #[test]
 fn impls_stand_in_the_folder_of_their_type() {
-    let sources = sources();
-    let modules = Modules::read(sources.iter().map(|(file, text)| (&**file, &**text)));
-    let found = faults(&modules, &EXCEPTIONS);
+    let found = faults(&MODULES, &EXCEPTIONS);
     assert!(
         found.is_empty(),
         "{} places (move the `impl`, or the type)\n{}",

@@ -1,8 +1,15 @@
 //! What the modules of the crate define and import, and where a path leads.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-use super::read::{Token, is_exported_macro, is_word, module_of, text, tokens};
+use super::read::{Token, is_exported_macro, is_word, module_of, sources, text, tokens};
+
+/// The modules of the crate.
+pub(crate) static MODULES: LazyLock<Modules> = LazyLock::new(|| {
+    let sources = sources();
+    Modules::read(sources.iter().map(|(file, text)| (&**file, &**text)))
+});
 
 /// The modules by their paths; that of the root is empty.
 pub(crate) struct Modules(pub(crate) BTreeMap<Vec<String>, Module>);

@@ -23,12 +23,12 @@ fn lex(source: &str) -> Vec<Token> {
     let (mut line, mut spaced) = (1, true);
     while let Some(first) = rest.chars().next() {
         let (len, shown) = if first.is_whitespace() {
-            (first.len_utf8(), None)
+            (rest.len() - rest.trim_start().len(), None)
         } else if rest.starts_with("//") {
             (rest.find('\n').unwrap_or(rest.len()), None)
         } else if rest.starts_with("/*") {
             (comment(rest), None)
-        } else if let Some(len) = literal(rest) {
+        } else if let Some(len) = begins_literal(first).then(|| literal(rest)).flatten() {
             (len, Some(rest[..len].trim_start_matches(['b', 'c', 'r'])))
         } else if is_word(rest) {
             let len = rest.find(|c| !is_word_char(c)).unwrap_or(rest.len());
@@ -46,6 +46,11 @@ fn lex(source: &str) -> Vec<Token> {
         rest = &rest[len..];
     }
     tokens
+}
+
+/// Whether a text, bytes, a character, a lifetime or its prefix may begin so: most words do not.
+fn begins_literal(first: char) -> bool {
+    matches!(first, '"' | '\'' | 'b' | 'c' | 'r')
 }
 
 /// The length of a block comment, which may hold others.
