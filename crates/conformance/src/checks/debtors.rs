@@ -118,11 +118,11 @@ type ShownDebtor = (Option<String>, u32, i64, Timestamp);
 
 impl DebtorTrial<'_> {
     async fn check(&self, trial: &mut Trial, bucket: &Bucket) {
-        for kind in [None, Some(DebtorKind::InDebt), Some(DebtorKind::Blocked)] {
-            for max in [1, 3, 1_000] {
-                let query = DebtorQuery::new(self.own[0].limit(), bucket).only(kind).max(max);
-                self.check_list(trial, &query).await;
-            }
+        let [in_debt, blocked] = [DebtorKind::InDebt, DebtorKind::Blocked].map(Some);
+        let lists = [(None, 1), (None, 1_000), (in_debt, 3), (in_debt, 1_000), (blocked, 3)];
+        for (kind, max) in lists {
+            let query = DebtorQuery::new(self.own[0].limit(), bucket).only(kind).max(max);
+            self.check_list(trial, &query).await;
         }
     }
 

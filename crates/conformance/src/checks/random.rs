@@ -12,7 +12,7 @@ use tollgate::clock::Clock;
 const STEPS: usize = 120;
 
 /// How many histories are played.
-fn seeds() -> u64 {
+pub(super) fn seeds() -> u64 {
     let wanted = env::var("TOLLGATE_CONFORMANCE_SEEDS").ok();
     wanted.map_or(16, |wanted| wanted.parse().expect("TOLLGATE_CONFORMANCE_SEEDS is a number"))
 }
