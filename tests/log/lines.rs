@@ -17,6 +17,7 @@ use tollgate::key::{
 };
 use tollgate::middleware::MissingKey;
 use tollgate::{Limit, MINUTE, OnFailure, Quota, RateLimitLayer, RateLimiter, Rule};
+use tollgate_testing::cases::times;
 use tollgate_testing::log::logged;
 use tollgate_testing::{START, at_once, limiter};
 use tower::{Layer, ServiceExt};
@@ -687,6 +688,8 @@ fn each_wrong_setting_that_makes_one_client_of_all_tells_itself() {
         let [.., high, low] = n.to_be_bytes();
         IpAddr::from([first, 0, high, low])
     };
+    // In CI each pair makes 1,100 requests, and otherwise one in four.
+    let played = times(4, 1);
     let (mut pairs, mut silent) = (0, Vec::new());
     for chain in CHAINS {
         for setting in CHAINS.map(|chain| chain.setting).into_iter().chain(wrong_ways) {
@@ -695,7 +698,7 @@ fn each_wrong_setting_that_makes_one_client_of_all_tells_itself() {
             let Some(first) = found(0) else { continue };
             if (1..100).all(|n| found(n) == Some(first)) {
                 pairs += 1;
-                if watched(setting(), 1_100, request).len() != 1 {
+                if pairs % 4 < played && watched(setting(), 1_100, request).len() != 1 {
                     silent.push((chain.name, setting()));
                 }
             }
