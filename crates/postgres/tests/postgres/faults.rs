@@ -66,11 +66,11 @@ async fn a_disk_that_is_full_fails_what_must_be_stored_and_admits_nothing_else()
         limiter.limit(&DAILY).key("alice").await.unwrap();
     }
     limiter.limit(&COUNTED).key("bob").await.unwrap();
-    // The table has more than 18 MB, and the log of the server keeps to files of 16 MB.
+    // The table has more than 2 MB, and the log of the server keeps to files of 1 MB.
     let filler = "INSERT INTO tollgate.buckets SELECT int8send(i), 0, 0, 1, 1, 4e15::bigint, \
-                  1 FROM generate_series(1, 140000) i";
+                  1 FROM generate_series(1, 16000) i";
     admin.batch_execute(filler).await.unwrap();
-    server.limit_files(Some(18 << 20));
+    server.limit_files(Some(2 << 20));
     // Pages that are there have room for some.
     let mut stored = 0;
     let told = loop {

@@ -72,22 +72,12 @@ impl Server {
 
     #[track_caller]
     fn with(tls: bool, clock: Option<ServerClock>) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("tollgate-postgres-{}-{nth}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        // A former process with the same id may have left it.
-        drop(fs::remove_dir_all(&directory));
-        fs::create_dir_all(&directory).unwrap();
         let account = Account::choose();
-        if let Some(account) = account {
-            account.own(&directory);
-        }
+        let directory = new_directory(account);
         let data = directory.join("data");
-        let args = ["--no-sync", "-A", "trust", "-U", "app", "--locale=C", "--encoding=UTF8"];
-        let mut initdb = command("initdb", account, &directory);
-        let made = initdb.args(args).arg("-D").arg(&data).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let copied =
+            Command::new("cp").arg("-a").arg(Template::shared()).arg(&data).output().unwrap();
+        assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
 
         let mut settings = vec!["listen_addresses=127.0.0.1", "fsync=off", "max_connections=200"];
         if tls {
@@ -268,6 +258,54 @@ impl Server {
     }
 }
 
+/// The files of an empty database, which each server of this binary has a copy of: making them takes
+/// a second of a processor.
+struct Template {
+    data: PathBuf,
+    /// Closed by the end of this process.
+    _guard: ChildStdin,
+}
+
+impl Template {
+    #[track_caller]
+    fn shared() -> &'static Path {
+        static TEMPLATE: OnceLock<Template> = OnceLock::new();
+        &TEMPLATE.get_or_init(Self::make).data
+    }
+
+    #[track_caller]
+    fn make() -> Self {
+        let account = Account::choose();
+        let directory = new_directory(account);
+        // There is no process to stop.
+        let guard = guard("", &directory);
+        let data = directory.join("data");
+        let mut initdb = command("initdb", account, &directory);
+        let made = initdb.args(INITDB).arg("-D").arg(&data).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Self { data, _guard: guard }
+    }
+}
+
+/// The log of a server keeps to files of 1 MB, so that there is less to copy.
+const INITDB: [&str; 8] =
+    ["--no-sync", "--wal-segsize=1", "-A", "trust", "-U", "app", "--locale=C", "--encoding=UTF8"];
+
+/// A directory that no other server has, and that belongs to its account.
+fn new_directory(account: Option<Account>) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+    let directory = format!("tollgate-postgres-{}-{nth}", std::process::id());
+    let directory = std::env::temp_dir().join(directory);
+    // A former process with the same id may have left it.
+    drop(fs::remove_dir_all(&directory));
+    fs::create_dir_all(&directory).unwrap();
+    if let Some(account) = account {
+        account.own(&directory);
+    }
+    directory
+}
+
 /// Sends a signal to a process. One that is gone gets none.
 fn send(signal: &str, pid: &str) {
     drop(Command::new("kill").args(["-s", signal, pid]).stderr(Stdio::null()).status());
@@ -320,8 +358,12 @@ fn launch(
 
 /// Stops a server when this process ends.
 pub(super) fn watch(pid: u32, directory: &Path) -> ChildStdin {
+    guard(&pid.to_string(), directory)
+}
+
+fn guard(pid: &str, directory: &Path) -> ChildStdin {
     let mut command = Command::new("sh");
-    command.args(["-c", GUARD, "guard"]).arg(pid.to_string()).arg(directory);
+    command.args(["-c", GUARD, "guard", pid]).arg(directory);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     // A signal that interrupts the tests does not interrupt the guard.
     let command = std::os::unix::process::CommandExt::process_group(&mut command, 0);
