@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use tollgate::algebra::check_history;
 use tollgate::{Limit, Quota, RateLimiter, SECOND, Timestamp};
 
+use super::cases::times;
 use super::dice::Dice;
 
 const NODES: u64 = 4;
 const TASKS: u64 = 4;
-const CALLS: u64 = 250;
 
 /// Pairs of numbers for one limit, the larger ones last.
 const QUOTAS: [[Quota; 2]; 3] = [
@@ -24,6 +24,7 @@ const QUOTAS: [[Quota; 2]; 3] = [
 /// Lets four nodes take tokens from the same buckets, while each of them changes the numbers of the
 /// limit to and fro by itself. No key gets more than the larger of the two quotas allows.
 pub async fn switch_at_different_moments(nodes: [RateLimiter; 4]) {
+    let calls = times(250, 80);
     for (nth, [small, large]) in QUOTAS.into_iter().enumerate() {
         let limit = Limit::try_new(format!("switched {nth}"), small).unwrap();
         let mut tasks = Vec::new();
@@ -32,7 +33,7 @@ pub async fn switch_at_different_moments(nodes: [RateLimiter; 4]) {
             let seed = (nth as u64) << 32 | node << 16 | task;
             tasks.push(tokio::spawn(async move {
                 let (dice, mut ran) = (&mut Dice(seed), Vec::<(u64, Timestamp, u64)>::new());
-                for _ in 0..CALLS {
+                for _ in 0..calls {
                     if dice.below(25) == 0 {
                         limiter.replace(&limit, [small, large][dice.nth(&[0; 2])]).unwrap();
                     }

@@ -4,6 +4,7 @@ use futures_util::future::join_all;
 use tokio_postgres::{Client, NoTls};
 use tollgate::{DAY, Limit, MINUTE, OnFailure, Quota, RateLimiter};
 use tollgate_postgres::{Postgres, PostgresBuilder};
+use tollgate_testing::cases::times;
 use tollgate_testing::clock::ServerClock;
 use tollgate_testing::postgres::Server;
 use tollgate_testing::traffic::{COUNTED, wait_until};
@@ -141,7 +142,7 @@ async fn made_up_keys_do_not_grow_the_table_beyond_its_bound() {
     let tasks = (0..256_u64).map(|task| {
         let (limiter, limit) = (limiter.clone(), limit.clone());
         tokio::spawn(async move {
-            for nth in 0..120 {
+            for nth in 0..times(120, 40) {
                 limiter.limit(&limit).key(task * 1_000 + nth).await.unwrap();
             }
         })
