@@ -165,10 +165,13 @@ async fn a_sweep_has_its_turn_of_a_pool_that_is_never_idle() {
     limiter.peek(&shards).await.unwrap();
     let theirs = pool.clone();
     let application = tokio::spawn(async move {
+        // Shorter at first: the request below waits for it, and the sweep for the next time.
+        let mut long = HELD / 10;
         loop {
             let held = theirs.get().await.unwrap();
-            sleep(HELD).await;
+            sleep(long).await;
             drop(held);
+            long = HELD;
         }
     });
     wait_until("the application has it", async || pool.status().available == 0).await;
