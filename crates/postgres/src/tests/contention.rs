@@ -61,10 +61,18 @@ async fn until_one_waits(database: &Database) {
     tokio::time::timeout(Duration::from_secs(60), waits).await.unwrap();
 }
 
+/// Three connections to a new schema, for all of a test: each plans the functions anew, which takes a
+/// tenth of a second of a processor.
+async fn connections() -> [Database; 3] {
+    let database = Database::with_live_clock().await;
+    let [one, other] = [database.again().await, database.again().await];
+    [database, one, other]
+}
+
 /// Carries out the steps of another caller, whose transaction stays open until these wait for it.
 /// Returns what is told, and the records as they have to be.
 async fn wait_for_theirs(
-    database: &Database,
+    [database, one, other]: &[Database; 3],
     before: &[Step],
     theirs: &[Step],
     batch: &Batch,
@@ -72,18 +80,16 @@ async fn wait_for_theirs(
 ) -> (Timestamp, Vec<(Vec<u8>, [i64; 6])>) {
     database.run("TRUNCATE tollgate.buckets").await.unwrap();
     database.set_time(START).await;
-    let other = database.again().await;
     database.decide(&Batch::new(before)).await.unwrap();
     other.run("BEGIN").await.unwrap();
     other.decide(&Batch::new(theirs)).await.unwrap();
-    let waiting = {
-        let (one, batch) = (database.again().await, batch.clone());
-        tokio::spawn(async move { one.decide(&batch).await.unwrap() })
+    let ends = async {
+        until_one_waits(database).await;
+        database.set_time(START + later).await;
+        other.run("COMMIT").await.unwrap();
     };
-    until_one_waits(database).await;
-    database.set_time(START + later).await;
-    other.run("COMMIT").await.unwrap();
-    let (now, stored) = waiting.await.unwrap();
+    let (decided, ()) = tokio::join!(one.decide(batch), ends);
+    let (now, stored) = decided.unwrap();
     (now, batch.names.iter().cloned().zip(stored).collect())
 }
 
@@ -99,7 +105,7 @@ fn after(now: Timestamp, stored: &mut Records, steps: &[Step]) -> bool {
 
 #[tokio::test]
 async fn a_call_that_waits_decides_on_what_is_there_then() {
-    let database = Database::with_live_clock().await;
+    let connections = connections().await;
     let cases: &[Case<'_>] = &[
         ("a charge", &[take(1, 1)], &[take(1, 2)], &[take(1, 3)], true),
         ("a charge that is refused then", &[take(1, 1)], &[take(1, 9)], &[take(1, 3)], false),
@@ -155,7 +161,7 @@ async fn a_call_that_waits_decides_on_what_is_there_then() {
     for (what, before, theirs, mine, admits) in cases {
         let later = Duration::from_micros(1_500_000);
         for batch in Batch::of_own_charges(mine).into_iter().chain([Batch::general(mine)]) {
-            let (now, stored) = wait_for_theirs(&database, before, theirs, &batch, later).await;
+            let (now, stored) = wait_for_theirs(&connections, before, theirs, &batch, later).await;
             assert_eq!(now, START + later, "{what}");
             let mut expected = Records::new(START);
             let _ = (after(START, &mut expected, before), after(START, &mut expected, theirs));
@@ -168,7 +174,7 @@ async fn a_call_that_waits_decides_on_what_is_there_then() {
                 .iter()
                 .map(|(name, one)| (name.clone(), one.to_numbers()))
                 .collect();
-            assert_eq!(database.rows().await, expected, "{what}");
+            assert_eq!(connections[0].rows().await, expected, "{what}");
         }
     }
 }
@@ -177,12 +183,12 @@ async fn a_call_that_waits_decides_on_what_is_there_then() {
 /// then the time of the first one is told, by which the refusal is right.
 #[tokio::test]
 async fn a_refusal_beside_a_charge_that_waits_stays_one() {
-    let database = Database::with_live_clock().await;
+    let connections = connections().await;
     let (before, theirs) = ([take(1, 10), take(2, 1)], [take(2, 2)]);
     let mine = [take(1, 1), take(2, 3)];
     let later = SECOND * 2;
     for batch in [Batch::general(&mine), Batch::of_own_charges(&mine).unwrap()] {
-        let (now, stored) = wait_for_theirs(&database, &before, &theirs, &batch, later).await;
+        let (now, stored) = wait_for_theirs(&connections, &before, &theirs, &batch, later).await;
         assert_eq!(now, START);
         let mut expected = Records::new(START);
         for (name, cell) in stored {
@@ -191,7 +197,7 @@ async fn a_refusal_beside_a_charge_that_waits_stays_one() {
         assert!(!after(now, &mut expected, &mine));
         let left = |key| expected.stored[&name(target(key).id())].to_numbers();
         assert_eq!(
-            database.rows().await.iter().map(|row| row.1).collect::<Vec<_>>(),
+            connections[0].rows().await.iter().map(|row| row.1).collect::<Vec<_>>(),
             [left(1), left(2)]
         );
         assert_eq!([left(1)[0], left(2)[0]], [0, 4_000_000]);
