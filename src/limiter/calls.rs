@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Limit;
 use super::decide::{Asked, Asking, Decided};
-use super::demand::Demands;
+use super::demand::{Demands, Mode};
 use super::engine::RateLimiter;
 use super::events::DecisionSource;
 #[cfg(feature = "memory")]
@@ -18,7 +18,7 @@ use super::permit::Permit;
 use super::progress::Progress;
 use super::random::nanos;
 use super::rate_limited::RateLimited;
-use super::reservation::{ReserveCall, debug};
+use super::reservation::Reservation;
 use crate::backend::{Applied, BackendError, Key};
 use crate::quota::tokens_of;
 
@@ -202,14 +202,9 @@ impl<'l> LimitCall<'l> {
     /// once otherwise.
     #[doc(alias("acquire_with_timeout", "max_wait", "timeout"))]
     #[inline]
-    pub fn reserve_within(self, max_wait: Duration) -> ReserveCall<'l> {
-        let Self { limiter, demands, jitter, progress } = self;
-        // A call that was answered stays answered.
-        let answer = match progress {
-            Progress::New | Progress::Pending(_) => Progress::New,
-            Progress::Done => Progress::Done,
-        };
-        ReserveCall { limiter, demands, max_wait, jitter, answer }
+    pub fn reserve_within(mut self, max_wait: Duration) -> ReserveCall<'l> {
+        self.progress.restart();
+        ReserveCall { call: self, max_wait }
     }
 
     /// Takes the tokens now, in code that is not async: a `Drop`, an `Iterator`, a `poll_ready`.
@@ -261,12 +256,16 @@ impl<'l> LimitCall<'l> {
     }
 
     /// The numbers in force take the place of those with which the limits were made.
-    #[cold]
-    #[inline(never)]
-    fn poll_replaced(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
+    fn update_numbers(&mut self) {
         if let Progress::New = self.progress {
             self.demands.update_numbers(self.limiter.replacements());
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn poll_replaced(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
+        self.update_numbers();
         self.poll_current(cx)
     }
 
@@ -315,35 +314,46 @@ impl<'l> LimitCall<'l> {
         if let Some(decided) = self.decide_observed() {
             return decided;
         }
+        let asking = Asking::take(DecisionSource::Handler, self.limiter.get_on_failure());
+        let decided = ready!(self.poll_decided(asking, cx));
+        let (limiter, limit) = (self.limiter, self.demands.limit());
+        Poll::Ready(match decided {
+            Decided::Admitted(answer) => {
+                Ok(Permit::new(limiter, self.demands.take(), answer.into_applied()))
+            }
+            Decided::Uncounted => {
+                limiter.grant_uncharged(self.demands.as_slice(), limit).map(Permit::owned)
+            }
+            denied => {
+                let jitter = self.draw_jitter();
+                Err(denied.error(limiter, self.demands.as_slice(), limit, jitter))
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn poll_decided(&mut self, asking: Asking, cx: &mut Context<'_>) -> Poll<Decided> {
         let Self { limiter, demands, progress, .. } = self;
-        let asking = Asking::take(DecisionSource::Handler, limiter.get_on_failure());
         if let Progress::New = progress {
             *progress = Progress::Done;
             match limiter.ask(demands.as_mut_slice(), asking) {
-                Asked::Decided(decided) => return Poll::Ready(self.read(decided)),
+                Asked::Decided(decided) => return Poll::Ready(decided),
                 Asked::Pending(pending) => *progress = Progress::Pending(pending),
             }
         }
         let answer = ready!(progress.poll_answer(cx));
-        let decided = limiter.decided(demands.as_slice(), asking, answer);
-        Poll::Ready(self.read(decided))
+        Poll::Ready(limiter.decided(demands.as_slice(), asking, answer))
     }
 
-    #[inline(always)]
-    fn read(&mut self, decided: Decided) -> Result<Permit<'l>, RateLimited> {
-        let Self { limiter, demands, jitter, .. } = self;
-        match decided {
-            Decided::Admitted(answer) => {
-                Ok(Permit::new(limiter, demands.take(), answer.into_applied()))
-            }
-            Decided::Uncounted => {
-                limiter.grant_uncharged(demands.as_slice(), demands.limit()).map(Permit::owned)
-            }
-            denied => {
-                let jitter = limiter.random().up_to(Duration::from_nanos(*jitter));
-                Err(denied.error(limiter, demands.as_slice(), demands.limit(), jitter))
-            }
-        }
+    fn draw_jitter(&self) -> Duration {
+        self.limiter.random().up_to(Duration::from_nanos(self.jitter))
+    }
+
+    fn debug(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let demands = self.demands.as_slice().iter();
+        let names: Vec<_> = demands.map(|demand| demand.limit.name()).collect();
+        let progress = self.progress.name();
+        f.debug_struct(name).field("limits", &names).field("progress", &progress).finish()
     }
 }
 
@@ -364,6 +374,63 @@ impl<'l> Future for LimitCall<'l> {
 
 impl fmt::Debug for LimitCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug("LimitCall", &self.demands, &self.progress, f)
+        self.debug("LimitCall", f)
+    }
+}
+
+/// A request for tokens that may come later, made by
+/// [`LimitCall::reserve`]; await it.
+///
+/// Its output is `Result<Reservation, RateLimited>`.
+///
+/// # Cancel safety
+///
+/// Dropping the call gives up what it may have reserved. With a store that answers later, this
+/// needs a tokio runtime: the one in which the call is dropped. Outside of a runtime, the tokens
+/// may stay taken.
+#[must_use = "nothing is asked until it is awaited"]
+pub struct ReserveCall<'l> {
+    call: LimitCall<'l>,
+    max_wait: Duration,
+}
+
+impl ReserveCall<'_> {
+    /// Adds up to `spread`, at random, to the wait of the reservation or of the refusal.
+    ///
+    /// Work that would all run at the same instant, such as the start of a window, then runs one
+    /// after another. The wait is never shorter than without it.
+    /// [`reserve_within`](LimitCall::reserve_within) cuts the jitter where the wait would
+    /// exceed its bound.
+    ///
+    /// Jitter widens the bound of the quota: delayed work may run together with work of a later
+    /// instant. So the bound for a window of time is that of a window longer by `spread`. Reserved
+    /// work runs in the order of its instants with jitter.
+    #[inline]
+    pub fn jitter(mut self, spread: Duration) -> Self {
+        self.call = self.call.jitter(spread);
+        self
+    }
+}
+
+impl Future for ReserveCall<'_> {
+    type Output = Result<Reservation, RateLimited>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { call, max_wait } = &mut *self;
+        let mode = Mode::Reserve(*max_wait);
+        let on_failure = call.limiter.get_on_failure();
+        let asking = Asking::take(DecisionSource::Handler, on_failure);
+        let asking = Asking { mode, longest: mode, ..asking };
+        call.update_numbers();
+        let decided = ready!(call.poll_decided(asking, cx));
+        let (limiter, demands) = (call.limiter, call.demands.as_slice());
+        let jitter = call.draw_jitter();
+        Poll::Ready(limiter.reserve(call.demands.limit(), demands, asking, decided, jitter))
+    }
+}
+
+impl fmt::Debug for ReserveCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.call.debug("ReserveCall", f)
     }
 }

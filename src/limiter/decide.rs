@@ -4,6 +4,7 @@
 //! One bucket in memory is decided by a [twin](super::lone_bucket).
 
 use std::borrow::Borrow;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,14 +13,14 @@ use smallvec::SmallVec;
 use super::Limit;
 use super::complete_answer::CompleteAnswer;
 use super::demand::{Demand, Mode, draw_all_shards};
-use super::detached::BoxedAnswer;
+use super::detached::{BoxedAnswer, DetachOnDrop};
 use super::engine::RateLimiter;
 use super::events::{DecisionSource, Outcome, QueueStay, Report};
 use super::failure_log::Undecided;
 use super::grant::Grant;
-use super::in_flight::InFlightAnswer;
 #[cfg(feature = "memory")]
 use super::line::LineSlot;
+use super::permit::{Permit, Settlement};
 use super::queue::{HeldSlot, ReservedSlot};
 use super::rate_limited::RateLimited;
 use crate::algebra::Verdict;
@@ -37,6 +38,8 @@ pub(crate) struct Asking {
     pub(crate) longest: Mode,
     /// What becomes of the request in an outage, if its limits do not say it.
     pub(crate) on_failure: OnFailure,
+    /// Whether a request that is dropped before it is decided gets back what it was admitted for.
+    pub(crate) refunds_dropped: bool,
 }
 
 /// What has become of a request.
@@ -67,7 +70,8 @@ pub(crate) enum Asked {
 impl Asking {
     /// For tokens that have to be there.
     pub(crate) const fn take(source: DecisionSource, on_failure: OnFailure) -> Self {
-        Self { source, mode: Mode::Take, longest: Mode::Take, on_failure }
+        let (mode, longest) = (Mode::Take, Mode::Take);
+        Self { source, mode, longest, on_failure, refunds_dropped: false }
     }
 
     pub(crate) const fn max_wait(&self) -> Duration {
@@ -103,11 +107,14 @@ impl RateLimiter {
         match self.submit(demands, asking) {
             Ok(Answer::Ready(answer)) => Asked::Decided(self.decided(demands, asking, answer)),
             Ok(Answer::Pending(answer)) => {
-                let mut answer = self.timed(answer);
-                if !asking.reserves() && demands.iter().any(Demand::is_in_flight) {
-                    answer = InFlightAnswer::boxed(self, demands, answer);
-                }
-                Asked::Pending(answer)
+                let answer = self.timed(answer);
+                let gives_back = asking.reserves()
+                    || asking.refunds_dropped
+                    || demands.iter().any(Demand::is_in_flight);
+                Asked::Pending(match gives_back {
+                    true => LostAnswer::boxed(self, demands, asking, answer),
+                    false => answer,
+                })
             }
             Err(too_large) => Asked::Decided(self.decide_too_large(demands, asking, too_large)),
         }
@@ -420,5 +427,60 @@ impl Place {
         }
         let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);
         Some(Box::new(slot))
+    }
+}
+
+/// What a store has taken, until the request has it.
+///
+/// If the request is dropped before the store answers, a task waits for the answer and drops this
+/// value, which gives back what can be given back.
+struct LostAnswer {
+    limiter: RateLimiter,
+    demands: Vec<Demand<Arc<Limit>>>,
+    asking: Asking,
+    /// `None` once the request has it.
+    applied: Option<Applied>,
+}
+
+impl LostAnswer {
+    fn boxed<L: Borrow<Limit>>(
+        limiter: &RateLimiter,
+        demands: &[Demand<L>],
+        asking: Asking,
+        answer: BoxedAnswer<Applied>,
+    ) -> BoxedAnswer<Applied> {
+        let (limiter, demands) = (limiter.clone(), demands.iter().map(Demand::own).collect());
+        let answer = DetachOnDrop::new(Answer::pending(async move {
+            // An error is left to the request, which may be gone. What was taken then stays taken,
+            // and what counts requests in flight is lost.
+            Ok(Self { applied: Some(answer.await?), limiter, demands, asking })
+        }));
+        Box::pin(async move { answer.await?.applied.take().ok_or_else(BackendError::incomplete) })
+    }
+}
+
+impl Drop for LostAnswer {
+    fn drop(&mut self) {
+        let Some(applied) = self.applied.take() else { return };
+        let (demands, asking) = (mem::take(&mut self.demands), self.asking);
+        let is_layer = matches!(asking.source, DecisionSource::Layer);
+        match self.limiter.decided(&demands, asking, Ok(applied)) {
+            // A layer gives this back if it is told to.
+            Decided::Admitted(answer) if is_layer || !asking.reserves() => {
+                let grants = answer.grants(demands.into_iter());
+                match Permit::of_grants(self.limiter.clone(), grants, answer.at()) {
+                    Some(permit) if asking.refunds_dropped => {
+                        drop(permit.settle_by(Settlement::LateRefund));
+                    }
+                    permit => drop(permit.map(Permit::in_flight)),
+                }
+            }
+            decided => {
+                if let Some(first) = demands.first() {
+                    let (limiter, limit) = (&self.limiter, first.limit());
+                    drop(limiter.reserve(limit, &demands, asking, decided, Duration::ZERO));
+                }
+            }
+        }
     }
 }

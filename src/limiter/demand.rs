@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -93,6 +94,11 @@ impl<L: Borrow<Limit>> Demand<L> {
     /// Whether it counts a request in flight.
     pub(crate) fn is_in_flight(&self) -> bool {
         self.limit().quota().is_in_flight()
+    }
+
+    /// The same with a copy of the limit.
+    pub(super) fn own(&self) -> Demand<Arc<Limit>> {
+        self.with_limit(Arc::new(self.limit().clone()))
     }
 
     /// How many buckets a charge of this limit names.

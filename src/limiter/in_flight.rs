@@ -1,16 +1,6 @@
 //! Work in flight: a permit that is kept while the work runs.
 
-use std::borrow::Borrow;
-use std::sync::Arc;
-
-use super::Limit;
-use super::complete_answer::CompleteAnswer;
-use super::demand::Demand;
-use super::detached::{BoxedAnswer, DetachOnDrop};
-use super::engine::RateLimiter;
 use super::permit::{Permit, Settlement};
-use crate::algebra::Verdict;
-use crate::backend::{Answer, Applied, BackendError};
 
 /// Keeps a [`Permit`] while its work runs; made by [`Permit::in_flight`].
 ///
@@ -79,43 +69,6 @@ impl Drop for InFlight<'_> {
         if self.0.is_in_flight() {
             // It completes by itself, also if its future is dropped.
             drop(self.0.settle_by(Settlement::Ended));
-        }
-    }
-}
-
-/// What a store has taken for work in flight, until the call has it. If the call is dropped before
-/// the store answers, a task waits for the answer and drops this value, which gives the tokens back.
-pub(super) struct InFlightAnswer {
-    limiter: RateLimiter,
-    demands: Vec<Demand<Arc<Limit>>>,
-    /// `None` once the call has it.
-    applied: Option<Applied>,
-}
-
-impl InFlightAnswer {
-    pub(super) fn boxed<L: Borrow<Limit>>(
-        limiter: &RateLimiter,
-        demands: &[Demand<L>],
-        answer: BoxedAnswer<Applied>,
-    ) -> BoxedAnswer<Applied> {
-        let owned = demands.iter().map(|one| one.with_limit(Arc::new(one.limit().clone())));
-        let (limiter, demands) = (limiter.clone(), owned.collect());
-        let answer = DetachOnDrop::new(Answer::pending(async move {
-            // An error is an outage: what was taken then counts as lost.
-            Ok(Self { applied: Some(answer.await?), limiter, demands })
-        }));
-        Box::pin(async move { answer.await?.applied.take().ok_or_else(BackendError::incomplete) })
-    }
-}
-
-impl Drop for InFlightAnswer {
-    fn drop(&mut self) {
-        let Some(applied) = self.applied.take() else { return };
-        let Ok(answer) = CompleteAnswer::new(&self.demands, applied) else { return };
-        if answer.verdict() == Verdict::Admitted {
-            let grants = answer.grants(std::mem::take(&mut self.demands).into_iter());
-            let permit = Permit::of_grants(self.limiter.clone(), grants, answer.at());
-            drop(permit.map(Permit::in_flight));
         }
     }
 }

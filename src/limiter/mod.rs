@@ -204,12 +204,12 @@ mod with_defaults;
 pub use self::engine::RateLimiter;
 pub use self::limit::{Limit, LimitError};
 
-pub use self::calls::LimitCall;
+pub use self::calls::{LimitCall, ReserveCall};
 pub use self::in_flight::InFlight;
 pub use self::permit::{Permit, Settle};
 pub use self::rate_limited::RateLimited;
 
-pub use self::reservation::{Ready, Reservation, ReserveCall};
+pub use self::reservation::{Ready, Reservation};
 pub use self::waiting::Waiting;
 
 pub use self::peek::{PeekCall, ResetCall};

@@ -1,7 +1,6 @@
 //! Handles with other defaults, and what these do for calls.
 
 use std::borrow::Borrow;
-use std::sync::Arc;
 
 use super::Limit;
 use super::complete_answer::CompleteAnswer;
@@ -188,7 +187,7 @@ impl RateLimiter {
     ) -> Result<Grants, RateLimited> {
         let off = self.switched_off();
         let free = |demand: &Demand<L>| {
-            let mut free = demand.with_limit(Arc::new(demand.limit().clone()));
+            let mut free = demand.own();
             free.set_cost(0);
             free.draw_shards(off.random());
             free

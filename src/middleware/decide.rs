@@ -18,12 +18,12 @@ use super::queued_call::{Patience, PendingTurn, QueuedWaiter, wait};
 use super::reject::{Refusal, Rejection, TOO_MANY, render};
 use super::shadow;
 use super::waiter_counter::KeyHashes;
-use crate::backend::{Answer, BackendError};
+use crate::backend::BackendError;
 use crate::fields::ForeignFields;
 use crate::key::Head;
 use crate::limiter::{
-    Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, DetachOnDrop, Grant, Mode,
-    Outcome, Place, Refused, Report,
+    Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, Grant, Mode, Outcome, Place,
+    Refused, Report,
 };
 
 /// The decision about a request, with the reason or the response if it is rejected.
@@ -113,25 +113,11 @@ fn ask<'p>(
         Asked::Decided(decided) => return act(plan, submission, demands, shadows, decided),
         Asked::Pending(pending) => pending,
     };
-    // In all other cases the tokens of a request that is dropped here stay taken anyway, and no task
-    // has to wait for the answer.
-    let gives_back = submission.asking.reserves() || plan.settings.refunds_dropped;
     let (plan, demands) = (Arc::clone(plan), to_static(&demands));
-    let acting = async move {
+    Action::Pending(Box::pin(async move {
         let decided = plan.limiter.decided(&demands, submission.asking, pending.await);
         act(&plan, submission, demands, shadows, decided)
-    };
-    Action::Pending(match gives_back {
-        false => Box::pin(acting),
-        // Completes even if the client disconnects meanwhile. The store may have taken tokens for
-        // the request by then; dropping the action returns them.
-        true => {
-            let acting = Answer::pending(async move { Ok(acting.await) });
-            let detached = DetachOnDrop::new(acting);
-            // `acting` never fails.
-            Box::pin(async move { detached.await.unwrap_or_else(|error| unavailable(&error)) })
-        }
-    })
+    }))
 }
 
 /// What becomes of a request by what was decided about it.
@@ -198,6 +184,7 @@ impl Submission {
         let (limiter, queue) = (&plan.limiter, plan.settings.queue);
         let jitter = limiter.random().up_to(plan.settings.jitter);
         let asking = Asking::take(DecisionSource::Layer, plan.settings.on_failure);
+        let asking = Asking { refunds_dropped: plan.settings.refunds_dropped, ..asking };
         let Some(queue) = queue else {
             return Self { asking, status: TOO_MANY, jitter };
         };
