@@ -18,6 +18,7 @@ use super::permit::Permit;
 use super::progress::Progress;
 use super::random::nanos;
 use super::rate_limited::RateLimited;
+use super::replacements::any as any_replaced;
 use super::reservation::Reservation;
 use crate::backend::{Applied, BackendError, Key};
 use crate::quota::tokens_of;
@@ -265,7 +266,9 @@ impl<'l> LimitCall<'l> {
     #[cold]
     #[inline(never)]
     fn poll_replaced(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
-        self.update_numbers();
+        if self.limiter.replacements().count() != 0 {
+            self.update_numbers();
+        }
         self.poll_current(cx)
     }
 
@@ -338,7 +341,7 @@ impl<'l> LimitCall<'l> {
             *progress = Progress::Done;
             match limiter.ask(demands.as_mut_slice(), asking) {
                 Asked::Decided(decided) => return Poll::Ready(decided),
-                Asked::Pending(pending) => *progress = Progress::Pending(pending),
+                Asked::Pending(pending) => progress.wait_for(pending),
             }
         }
         let answer = ready!(progress.poll_answer(cx));
@@ -364,8 +367,9 @@ impl<'l> Future for LimitCall<'l> {
     // decision.
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // A way of its own, as the compiler knows the numbers of a constant on the other one.
-        if self.limiter.replacements().count() != 0 {
+        // A way of its own, as the compiler knows the numbers of a constant on the other one. Which
+        // limiter has replaced some is seen there: a look here would have the call in memory.
+        if any_replaced() {
             return self.poll_replaced(cx);
         }
         self.poll_current(cx)

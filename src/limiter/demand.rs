@@ -8,6 +8,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::Limit;
+use super::cold_drop::ColdDrop;
 use super::random::Random;
 use super::rate_limited::RateLimited;
 use super::replacements::Replacements;
@@ -265,13 +266,12 @@ fn first_on_same_buckets<L: Borrow<Limit>>(
 }
 
 /// The demands of one call. A single one needs no allocation.
-#[derive(Clone, Debug)]
 pub(super) enum Demands<'l> {
     One([Demand<&'l Limit>; 1]),
     /// Two or more. Empty once they are taken out.
     Several {
         first: &'l Limit,
-        demands: Vec<Demand<&'l Limit>>,
+        demands: ColdDrop<Vec<Demand<&'l Limit>>>,
     },
 }
 
@@ -337,10 +337,14 @@ impl<'l> Demands<'l> {
         }
     }
 
-    /// Takes the demands out and leaves none.
+    /// Takes the demands out. What it leaves holds nothing.
     #[inline]
     pub(super) fn take(&mut self) -> Self {
-        let taken = Self::Several { first: self.limit(), demands: Vec::new() };
+        let first = self.limit();
+        let taken = match self {
+            Self::One(_) => Self::new(first),
+            Self::Several { .. } => Self::Several { first, demands: ColdDrop::new(Vec::new()) },
+        };
         mem::replace(self, taken)
     }
 
@@ -352,7 +356,7 @@ impl<'l> Demands<'l> {
                 let (first, mut demands) = (demand.limit, Vec::with_capacity(USUAL_LIMITS));
                 demands.push(mem::replace(demand, more));
                 demands.push(Demand::new(limit));
-                *self = Self::Several { first, demands };
+                *self = Self::Several { first, demands: ColdDrop::new(demands) };
             }
         }
     }

@@ -160,6 +160,7 @@
 
 mod block_after;
 mod calls;
+mod cold_drop;
 mod complete_answer;
 mod debtors;
 mod decide;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use std::{fmt, iter};
+use std::{fmt, iter, mem};
 
 use smallvec::SmallVec;
 
@@ -56,7 +56,7 @@ pub struct Permit<'l>(PermitInner<'l>);
 enum PermitInner<'l> {
     One { limiter: &'l RateLimiter, grant: Grant<&'l Limit> },
     Several(AnsweredDemands<'l>),
-    Owned(Box<Grants>),
+    Owned(Arc<Grants>),
 }
 
 /// The demands on several limits and the readings of their buckets.
@@ -130,7 +130,8 @@ impl<'l> Permit<'l> {
             Demands::One([demand]) => {
                 PermitInner::One { limiter, grant: Grant::new(demand, applied.readings(), at) }
             }
-            Demands::Several { first, demands } => {
+            Demands::Several { first, mut demands } => {
+                let demands = mem::take(&mut *demands);
                 let readings = applied.into_readings();
                 PermitInner::Several(AnsweredDemands { limiter, first, demands, readings, at })
             }
@@ -203,13 +204,13 @@ impl<'l> Permit<'l> {
             PermitInner::Owned(grants) => grants,
             PermitInner::One { limiter, grant } => {
                 let (limiter, at) = (limiter.clone(), grant.at);
-                Box::new(Grants { limiter, first: grant.to_owned_by(own), rest: Vec::new(), at })
+                Arc::new(Grants { limiter, first: grant.to_owned_by(own), rest: Vec::new(), at })
             }
             PermitInner::Several(answered) => {
                 let Grants { limiter, first, rest, at } = answered.grants();
                 let rest = rest.iter().map(|grant| grant.to_owned_by(own)).collect();
                 let (limiter, first) = (limiter.clone(), first.to_owned_by(own));
-                Box::new(Grants { limiter, first, rest, at })
+                Arc::new(Grants { limiter, first, rest, at })
             }
         }))
     }
@@ -320,7 +321,7 @@ impl Permit<'static> {
     }
 
     pub(super) fn owned(grants: Grants) -> Self {
-        Self(PermitInner::Owned(Box::new(grants)))
+        Self(PermitInner::Owned(Arc::new(grants)))
     }
 }
 

@@ -1,27 +1,33 @@
 //! The state of a call. Calls are futures that can still be changed by their methods.
 
 use std::fmt;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use super::Limit;
+use super::cold_drop::ColdDrop;
+use super::detached::BoxedAnswer;
 use super::engine::RateLimiter;
 use crate::backend::{Answer, BackendError, Key};
 
 /// The store is not asked before the first poll.
 pub(super) enum Progress<T> {
     New,
-    Pending(Pin<Box<dyn Future<Output = Result<T, BackendError>> + Send>>),
+    Pending(ColdDrop<Option<BoxedAnswer<T>>>),
     Done,
 }
 
 impl<T> Progress<T> {
     /// Waits for the answer. A call that was answered stays pending, as one that was not asked.
     pub(super) fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, BackendError>> {
-        let Self::Pending(future) = self else { return Poll::Pending };
+        let Self::Pending(pending) = self else { return Poll::Pending };
+        let Some(future) = &mut **pending else { return Poll::Pending };
         let answer = ready!(future.as_mut().poll(cx));
         *self = Self::Done;
         Poll::Ready(answer)
+    }
+
+    pub(super) fn wait_for(&mut self, answer: BoxedAnswer<T>) {
+        *self = Self::Pending(ColdDrop::new(Some(answer)));
     }
 
     /// Asks the store at the first poll, and waits for its answer.
@@ -34,7 +40,7 @@ impl<T> Progress<T> {
             *self = Self::Done;
             match ask() {
                 Answer::Ready(answer) => return Poll::Ready(answer),
-                Answer::Pending(future) => *self = Self::Pending(future),
+                Answer::Pending(future) => self.wait_for(future),
             }
         }
         self.poll_answer(cx)
