@@ -11,8 +11,6 @@ use super::demand::{Demands, Mode};
 use super::engine::RateLimiter;
 use super::events::DecisionSource;
 #[cfg(feature = "memory")]
-use super::events::Report;
-#[cfg(feature = "memory")]
 use super::lone_bucket::decide;
 use super::permit::Permit;
 use super::progress::Progress;
@@ -276,47 +274,18 @@ impl<'l> LimitCall<'l> {
     fn poll_current(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
         // Nearly all calls are on one bucket in memory, which answers at once.
         #[cfg(feature = "memory")]
+        if let Self { limiter, demands, jitter: 0, progress: progress @ Progress::New } = self
+            && let Some(memory) = limiter.memory()
+            && let Some(demand) = demands.lone_bucket()
         {
-            let Self { limiter, demands, jitter: 0, progress } = self else {
-                return self.poll_decision(cx);
-            };
-            // Without observers, only the caller has to learn of the decision.
-            if let Some(memory) = limiter.memory()
-                && limiter.observers().is_none()
-                && let Progress::New = progress
-                && let Some(demand) = demands.lone_bucket()
-            {
-                *progress = Progress::Done;
-                return decide(limiter, memory, demand);
-            }
+            *progress = Progress::Done;
+            return decide(limiter, memory, demand);
         }
         self.poll_decision(cx)
     }
 
-    /// One bucket in memory, with observers.
-    #[cfg(feature = "memory")]
-    fn decide_observed(&mut self) -> Option<Poll<Result<Permit<'l>, RateLimited>>> {
-        let Self { limiter, demands, jitter: 0, progress: progress @ Progress::New } = self else {
-            return None;
-        };
-        let (observers, memory) = (limiter.observers()?, limiter.memory()?);
-        let demand = demands.lone_bucket()?;
-        *progress = Progress::Done;
-        let (limit, cost) = (demand.limit, demand.cost);
-        let decided = decide(limiter, memory, demand);
-        if let Poll::Ready(answer) = &decided {
-            let denied = answer.as_ref().err();
-            Report::of_call(limit, cost, denied).tell(observers);
-        }
-        Some(decided)
-    }
-
     #[inline(never)]
     fn poll_decision(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
-        #[cfg(feature = "memory")]
-        if let Some(decided) = self.decide_observed() {
-            return decided;
-        }
         let asking = Asking::take(DecisionSource::Handler, self.limiter.get_on_failure());
         let decided = ready!(self.poll_decided(asking, cx));
         let (limiter, limit) = (self.limiter, self.demands.limit());

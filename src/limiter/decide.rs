@@ -247,7 +247,7 @@ impl RateLimiter {
     // Not inlined: admitted requests should not pay for this code.
     #[cold]
     #[inline(never)]
-    fn refused<L: Borrow<Limit>>(
+    pub(super) fn refused<L: Borrow<Limit>>(
         &self,
         demands: &[Demand<L>],
         asking: Asking,
@@ -269,7 +269,7 @@ impl RateLimiter {
 
     #[cold]
     #[inline(never)]
-    fn decide_too_large<L: Borrow<Limit>>(
+    pub(super) fn decide_too_large<L: Borrow<Limit>>(
         &self,
         demands: &[Demand<L>],
         asking: Asking,

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::Limit;
 use super::complete_answer::CompleteAnswer;
-use super::decide::{Decided, Refused};
+use super::decide::{Asking, Decided};
 use super::demand::{Demand, Mode};
 use super::engine::RateLimiter;
+use super::events::{DecisionSource, Report};
 use super::grant::Grant;
 use super::permit::Permit;
 use super::rate_limited::RateLimited;
@@ -30,7 +31,11 @@ pub(super) fn decide<'l>(
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
     let units = match demand.units(Mode::Take) {
         Ok(units) => units,
-        Err(error) => return Poll::Ready(Err(limiter.denied(error))),
+        Err(error) => {
+            return denied(limiter, demand, |demands, asking| {
+                limiter.decide_too_large(demands, asking, error)
+            });
+        }
     };
     match memory.charge(&demand.charge_of(units, Mode::Take)) {
         Ok((at, reading)) => answer(limiter, demand, at, reading),
@@ -51,13 +56,24 @@ fn decide_unknown<'l>(
         [reading] if reading.verdict() == Verdict::Admitted => {
             answer(limiter, demand, applied.now(), *reading)
         }
-        _ => {
+        _ => denied(limiter, demand, |demands, asking| {
             let answer = CompleteAnswer::of_memory(applied);
-            let refused = Decided::Refused(Refused { answer, could_wait: false });
-            let demands = slice::from_ref(demand);
-            Poll::Ready(Err(refused.error(limiter, demands, demand.limit, Duration::ZERO)))
-        }
+            Decided::Refused(limiter.refused(demands, asking, answer))
+        }),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn denied<'l>(
+    limiter: &'l RateLimiter,
+    demand: &Demand<&'l Limit>,
+    decide: impl FnOnce(&[Demand<&'l Limit>], Asking) -> Decided,
+) -> Poll<Result<Permit<'l>, RateLimited>> {
+    let asking = Asking::take(DecisionSource::Handler, limiter.get_on_failure());
+    let demands = slice::from_ref(demand);
+    let decided = decide(demands, asking);
+    Poll::Ready(Err(decided.error(limiter, demands, demand.limit, Duration::ZERO)))
 }
 
 #[inline(always)]
@@ -67,6 +83,9 @@ fn answer<'l>(
     at: Timestamp,
     reading: Reading,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
+    if limiter.observers().is_some() {
+        tell(limiter, demand.limit, demand.cost, reading);
+    }
     Poll::Ready(match reading.verdict() {
         Verdict::Admitted => {
             Ok(Permit::from_grant(limiter, Grant::from_reading(demand, &reading, at)))
@@ -75,6 +94,14 @@ fn answer<'l>(
             Err(refused_one(limiter, demand, at, reading.state(), reading.wait()))
         }
     })
+}
+
+#[cold]
+#[inline(never)]
+fn tell(limiter: &RateLimiter, limit: &Limit, cost: u64, reading: Reading) {
+    if let Some(observers) = limiter.observers() {
+        Report::of_reading(DecisionSource::Handler, limit, cost, &reading).tell(observers);
+    }
 }
 
 /// Not inlined: admitted requests should not pay for this code.

@@ -138,14 +138,6 @@ impl RateLimiter {
         RateLimited::unavailable(limit, error).with_speech(self.speech())
     }
 
-    /// The error of a cost that can never fit, or of a limit that grants nothing, as the caller of a
-    /// call gets it. A cost that can never fit is logged once for its limit.
-    #[cold]
-    pub(crate) fn denied(&self, error: RateLimited) -> RateLimited {
-        self.uses().note_unfit(&error);
-        error.with_speech(self.speech())
-    }
-
     /// Fails if the buckets of this limit cannot be counted, as it grants nothing.
     pub(super) fn check_countable(&self, limit: &Limit) -> Result<(), RateLimited> {
         match limit.quota().is_none() && !self.is_off() {

@@ -16,7 +16,7 @@ use super::reject::{TOO_MANY, render_lone, render_refusal};
 use crate::algebra::{Terms, Units, Verdict};
 use crate::backend::{Applied, Charge, Key, Memory, Reading, UnknownBucket};
 use crate::key::{Extracted, Head, KeyError};
-use crate::limiter::{CompleteAnswer, Level, Limit, Report, units_of};
+use crate::limiter::{CompleteAnswer, DecisionSource, Level, Limit, Report, units_of};
 
 /// Decides about a request: by the first rule, if that is the only one.
 // Not inlined, so it is compiled once and not for each service. What few requests need has functions
@@ -131,7 +131,7 @@ fn decide_unknown(
 ) -> Action<Response<RefusalText>> {
     let (limit, key, cost) = demanded;
     let applied = unknown.charge(&Charge::take(limit.bucket_of(key), limit.bucket(), units));
-    for reading in applied.readings().iter().filter(|_| plan.is_observed) {
+    if let [reading] = applied.readings() {
         tell(plan, limit, cost, *reading);
     }
     act(plan, head, demanded, applied)
@@ -152,6 +152,7 @@ fn decide_keyless(
 #[inline(never)]
 fn tell(plan: &Plan, limit: &Limit, cost: Option<u64>, reading: Reading) {
     if let Some(observers) = plan.limiter.observers() {
-        Report::of_reading(limit, cost.unwrap_or(1), &reading).tell(observers);
+        let (source, cost) = (DecisionSource::Layer, cost.unwrap_or(1));
+        Report::of_reading(source, limit, cost, &reading).tell(observers);
     }
 }

@@ -68,24 +68,19 @@ impl<'a> Report<'a> {
         report
     }
 
-    /// One demand that was admitted, or denied by this error.
-    pub(crate) fn of_call(limit: &'a Limit, cost: u64, denied: Option<&RateLimited>) -> Self {
-        let (outcome, wait) = match denied {
-            None => (Outcome::Admitted, Some(Duration::ZERO)),
-            Some(error) if error.is_too_large() => (Outcome::TooLarge, None),
-            Some(error) => (Outcome::Refused, error.retry_after()),
-        };
-        Self::of_one(DecisionSource::Handler, limit, cost, outcome, wait)
-    }
-
-    /// One demand that a layer's only bucket has answered.
-    pub(crate) fn of_reading(limit: &'a Limit, cost: u64, reading: &Reading) -> Self {
+    /// One demand that its only bucket has answered.
+    pub(crate) fn of_reading(
+        source: DecisionSource,
+        limit: &'a Limit,
+        cost: u64,
+        reading: &Reading,
+    ) -> Self {
         let outcome = match reading.verdict() {
             Verdict::Admitted => Outcome::Admitted,
             Verdict::Reserved | Verdict::Refused => Outcome::Refused,
         };
         let wait = wait_of(limit, reading.verdict(), reading.wait());
-        Self::of_one(DecisionSource::Layer, limit, cost, outcome, wait)
+        Self::of_one(source, limit, cost, outcome, wait)
     }
 
     fn of_one(
