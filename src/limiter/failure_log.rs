@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Limit;
+use super::events::{StoreFailure, StoreRecovery};
 use super::random::nanos;
 use crate::backend::{BackendError, OnFailure};
 
@@ -38,25 +39,11 @@ pub(super) struct FailureLog {
 struct FailureState {
     /// The kinds that have had their line.
     logged: Vec<FailureKind>,
-    meanwhile: Meanwhile,
-}
-
-/// How many decisions were made without the store while a failure lasted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Meanwhile {
     /// The number of the outage: the first is one.
-    pub(super) outage: u64,
-    pub(super) admitted: u64,
-    pub(super) refused: u64,
-}
-
-/// Where a failure stands among those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
-    /// The number of the outage that it belongs to, if it lasts.
-    pub(super) outage: Option<u64>,
-    /// Whether it lasts and has a line of its own.
-    pub(super) is_first: bool,
+    outage: u64,
+    /// How many decisions were made without the store while a failure lasts.
+    admitted: u64,
+    refused: u64,
 }
 
 /// What became of a call that the store did not decide.
@@ -76,7 +63,12 @@ pub(crate) enum Undecided {
 
 impl FailureLog {
     /// Records that the store did not decide.
-    pub(super) fn record(&self, limit: &Limit, error: &BackendError, call: Undecided) -> Standing {
+    pub(super) fn record<'a>(
+        &self,
+        limit: &'a Limit,
+        error: &'a BackendError,
+        call: Undecided,
+    ) -> StoreFailure<'a> {
         let kind = FailureKind::of(error);
         let lasts = kind.is_some_and(|kind| kind.lasts);
         if error.is_outage() && call.on_failure() == Some(OnFailure::Admit) {
@@ -86,7 +78,7 @@ impl FailureLog {
             let mut state = self.state();
             if lasts {
                 if !self.lasts() {
-                    state.meanwhile.outage = state.meanwhile.outage.saturating_add(1);
+                    state.outage = state.outage.saturating_add(1);
                 }
                 self.last.store(self.now(), Ordering::Relaxed);
             }
@@ -95,7 +87,7 @@ impl FailureLog {
             }
             let first = kind.filter(|kind| !state.logged.contains(kind));
             state.logged.extend(first);
-            (first, lasts.then_some(state.meanwhile.outage))
+            (first, lasts.then_some(state.outage))
         };
         #[cfg(feature = "tracing")]
         {
@@ -107,7 +99,8 @@ impl FailureLog {
                 None => tracing::debug!(limit = limit.name(), ?call, error, "could not decide"),
             }
         }
-        Standing { outage, is_first: first.is_some() && lasts }
+        let (on_failure, is_first) = (call.on_failure(), first.is_some() && lasts);
+        StoreFailure { limit, error, on_failure, is_first, outage }
     }
 
     /// How many requests passed uncounted so far.
@@ -127,11 +120,11 @@ impl FailureLog {
     /// It has if nothing has failed for a minute. In a cluster, one node may be down for an hour
     /// while the others answer: without the minute, each request would be logged. Within it, a
     /// charge takes no lock.
-    pub(super) fn record_charge(&self, limit: &Limit) -> Option<Meanwhile> {
+    pub(super) fn record_charge<'a>(&self, limit: &'a Limit) -> Option<StoreRecovery<'a>> {
         if !self.is_over() {
             return None;
         }
-        let meanwhile = {
+        let (outage, admitted, refused) = {
             let mut state = self.state();
             // Another call may have ended it, or failed, since the look without the lock.
             if !self.is_over() {
@@ -139,15 +132,11 @@ impl FailureLog {
             }
             self.last.store(0, Ordering::Relaxed);
             state.logged.retain(|kind| !kind.lasts);
-            let outage = state.meanwhile.outage;
-            mem::replace(&mut state.meanwhile, Meanwhile { outage, ..Meanwhile::default() })
+            (state.outage, mem::take(&mut state.admitted), mem::take(&mut state.refused))
         };
         #[cfg(feature = "tracing")]
-        {
-            let Meanwhile { outage, admitted, refused } = meanwhile;
-            tracing::info!(limit = limit.name(), outage, admitted, refused, "backend recovered");
-        }
-        Some(meanwhile)
+        tracing::info!(limit = limit.name(), outage, admitted, refused, "backend recovered");
+        Some(StoreRecovery { limit, outage, admitted, refused })
     }
 
     /// Whether a failure lasts, and a minute has passed since it was seen last.
@@ -172,10 +161,10 @@ impl FailureState {
     fn count(&mut self, call: Undecided) {
         let count = match call {
             Undecided::Request(OnFailure::Admit) | Undecided::AdmittedByFallback => {
-                &mut self.meanwhile.admitted
+                &mut self.admitted
             }
             Undecided::Request(OnFailure::Refuse) | Undecided::RefusedByFallback => {
-                &mut self.meanwhile.refused
+                &mut self.refused
             }
             Undecided::Shadow | Undecided::Call => return,
         };
@@ -289,17 +278,17 @@ mod tests {
                     0 => Undecided::AdmittedByFallback,
                     _ => Undecided::Request(OnFailure::Refuse),
                 };
-                let standing = log.record(&LIMIT, &errors[0], call);
-                begun.extend(standing.outage.filter(|_| standing.is_first));
-                let standing = log.record(&LIMIT, &errors[1], Undecided::Call);
-                assert_eq!(standing, Standing { outage: None, is_first: false });
+                let failure = log.record(&LIMIT, &errors[0], call);
+                begun.extend(failure.outage.filter(|_| failure.is_first));
+                let failure = log.record(&LIMIT, &errors[1], Undecided::Call);
+                assert_eq!((failure.outage, failure.is_first), (None, false));
                 for _ in 0..3 {
                     if thread == 0 {
                         runtime.block_on(tokio::time::advance(QUIET));
                     }
-                    if let Some(meanwhile) = log.record_charge(&LIMIT) {
-                        ended.push(meanwhile.outage);
-                        sum = [sum[0] + meanwhile.admitted, sum[1] + meanwhile.refused];
+                    if let Some(recovery) = log.record_charge(&LIMIT) {
+                        ended.push(recovery.outage);
+                        sum = [sum[0] + recovery.admitted, sum[1] + recovery.refused];
                     }
                 }
             }
@@ -312,7 +301,7 @@ mod tests {
         });
         let _entered = runtime.enter();
         runtime.block_on(tokio::time::advance(QUIET));
-        if let Some(Meanwhile { outage, admitted, refused }) = log.record_charge(&LIMIT) {
+        if let Some(StoreRecovery { outage, admitted, refused, .. }) = log.record_charge(&LIMIT) {
             told.push((Vec::new(), vec![outage], [admitted, refused]));
         }
         assert!(!log.lasts() && log.record_charge(&LIMIT).is_none());
@@ -337,10 +326,10 @@ mod tests {
         for _ in 0..59 {
             tokio::time::advance(Duration::from_secs(1)).await;
             let held = log.state();
-            assert_eq!(log.record_charge(&LIMIT), None);
+            assert!(log.record_charge(&LIMIT).is_none());
             drop(held);
         }
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(log.record_charge(&LIMIT).map(|meanwhile| meanwhile.outage), Some(1));
+        assert_eq!(log.record_charge(&LIMIT).map(|recovery| recovery.outage), Some(1));
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Limit;
 use super::detached::BoxedAnswer;
 use super::engine::RateLimiter;
-use super::events::{Observer, Observers, StoreAnswer, StoreFailure, StoreRecovery};
+use super::events::{Observer, Observers, StoreAnswer};
 use super::failure_log::Undecided;
 use crate::algebra::Verdict;
 use crate::backend::{Applied, BackendError};
@@ -87,9 +87,8 @@ impl RateLimiter {
     /// The store did not decide, or did not carry out a call. It is logged once for its cause.
     #[cold]
     pub(super) fn store_failed(&self, limit: &Limit, error: &BackendError, call: Undecided) {
-        let standing = self.failures().record(limit, error, call);
+        let failure = self.failures().record(limit, error, call);
         if let Some(observers) = self.observers() {
-            let failure = StoreFailure { limit, error, on_failure: call.on_failure(), standing };
             observers.tell(|one| one.on_store_failure(&failure));
         }
     }
@@ -121,10 +120,10 @@ impl RateLimiter {
 
     #[cold]
     fn note_charge(&self, limit: &Limit) {
-        if let Some(meanwhile) = self.failures().record_charge(limit)
+        if let Some(recovery) = self.failures().record_charge(limit)
             && let Some(observers) = self.observers()
         {
-            observers.tell(|one| one.on_store_recovery(&StoreRecovery { limit, meanwhile }));
+            observers.tell(|one| one.on_store_recovery(&recovery));
         }
     }
 }

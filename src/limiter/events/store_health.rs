@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::backend::{BackendError, OnFailure};
 use crate::limiter::Limit;
-use crate::limiter::failure_log::{Meanwhile, Standing};
 
 /// An answer that a limiter had to await; told to [`Observer::on_store_answer`](super::Observer).
 ///
@@ -93,7 +92,8 @@ pub struct StoreFailure<'a> {
     pub(in crate::limiter) limit: &'a Limit,
     pub(in crate::limiter) error: &'a BackendError,
     pub(in crate::limiter) on_failure: Option<OnFailure>,
-    pub(in crate::limiter) standing: Standing,
+    pub(in crate::limiter) is_first: bool,
+    pub(in crate::limiter) outage: Option<u64>,
 }
 
 impl<'a> StoreFailure<'a> {
@@ -122,7 +122,7 @@ impl<'a> StoreFailure<'a> {
     /// the store [recovers](StoreRecovery).
     #[must_use]
     pub const fn is_first(&self) -> bool {
-        self.standing.is_first
+        self.is_first
     }
 
     /// The number of the outage that this belongs to, or of the time in which the store is full or
@@ -130,7 +130,7 @@ impl<'a> StoreFailure<'a> {
     /// has the same. `None` if this failure does not last: a client can cause it.
     #[must_use]
     pub const fn outage(&self) -> Option<u64> {
-        self.standing.outage
+        self.outage
     }
 
     /// The kind of the failure in one word, for labels: `"circuit_open"`, `"full"`,
@@ -187,7 +187,9 @@ impl<'a> StoreFailure<'a> {
 #[derive(Clone, Debug)]
 pub struct StoreRecovery<'a> {
     pub(in crate::limiter) limit: &'a Limit,
-    pub(in crate::limiter) meanwhile: Meanwhile,
+    pub(in crate::limiter) outage: u64,
+    pub(in crate::limiter) admitted: u64,
+    pub(in crate::limiter) refused: u64,
 }
 
 impl<'a> StoreRecovery<'a> {
@@ -200,7 +202,7 @@ impl<'a> StoreRecovery<'a> {
     /// The number of the outage that has ended, as [`StoreFailure::outage`].
     #[must_use]
     pub const fn outage(&self) -> u64 {
-        self.meanwhile.outage
+        self.outage
     }
 
     /// How many decisions admitted meanwhile without the store: those of a
@@ -211,14 +213,14 @@ impl<'a> StoreRecovery<'a> {
     /// have asked for is none.
     #[must_use]
     pub const fn admitted(&self) -> u64 {
-        self.meanwhile.admitted
+        self.admitted
     }
 
     /// How many decisions refused meanwhile without the store: those of a
     /// [`Fallback`](crate::backend::Fallback), or with 503.
     #[must_use]
     pub const fn refused(&self) -> u64 {
-        self.meanwhile.refused
+        self.refused
     }
 }
 
