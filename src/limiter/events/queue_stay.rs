@@ -13,10 +13,7 @@ use crate::limiter::Limit;
 /// Tells the observers that a request [has joined](Self::join) a queue, and how its stay ends. If
 /// it is dropped, the request has left.
 #[derive(Debug)]
-pub(crate) struct QueueStay(Box<StayInner>);
-
-#[derive(Debug)]
-struct StayInner {
+pub(crate) struct QueueStay {
     observers: Arc<Observers>,
     limit: Arc<Limit>,
     source: DecisionSource,
@@ -37,22 +34,19 @@ impl QueueStay {
     ) -> Self {
         let (observers, limit, since) = (Arc::clone(observers), Arc::clone(limit), Instant::now());
         let last_step = QueueStep::Left;
-        let stay = StayInner { observers, limit, source, since, promised, last_step };
-        Self(Box::new(stay))
+        Self { observers, limit, source, since, promised, last_step }
     }
 
     /// Tells that it has begun.
     pub(crate) fn join(&self) {
-        self.0.tell(QueueStep::Joined, Duration::ZERO, None);
+        self.tell(QueueStep::Joined, Duration::ZERO, None);
     }
 
     /// Tells how it has ended.
     pub(crate) fn end(mut self, step: QueueStep) {
-        self.0.last_step = step;
+        self.last_step = step;
     }
-}
 
-impl StayInner {
     fn tell(&self, step: QueueStep, waited: Duration, lateness: Option<Duration>) {
         let Self { limit, source, .. } = self;
         let change = QueueChange { limit, source: *source, step, waited, lateness };
@@ -60,7 +54,7 @@ impl StayInner {
     }
 }
 
-impl Drop for StayInner {
+impl Drop for QueueStay {
     fn drop(&mut self) {
         let waited = self.since.elapsed();
         let is_served = self.last_step == QueueStep::Served;
