@@ -107,14 +107,7 @@ impl<L: Borrow<Limit>> Demand<L> {
         if self.limit().is_in_shards() { 2 } else { 1 }
     }
 
-    fn is_of_same_buckets(&self, other: &Self) -> bool {
-        self.key == other.key
-            && self.limit().name() == other.limit().name()
-            && self.limit().bucket() == other.limit().bucket()
-            && self.limit().quota().get_shards() == other.limit().quota().get_shards()
-    }
-
-    /// Sorts demands on the same buckets next to each other.
+    /// Equal for demands on the same buckets. The step of a calendar's windows names the calendar.
     fn bucket_order(&self) -> impl Ord + use<'_, L> {
         let (limit, bucket) = (self.limit(), self.limit().bucket());
         let gains = (bucket.kind() == Kind::TokenBucket, bucket.step(), bucket.gain());
@@ -227,7 +220,8 @@ fn draw_each<L: Borrow<Limit>>(
     let repeats = Repeats::find(demands.iter().map(Demand::bucket_order));
     let mut sums = SmallVec::<[u64; INLINE_DEMANDS]>::from_elem(0, demands.len());
     for nth in 0..demands.len() {
-        let first = first_on_same_buckets(&repeats, demands, nth);
+        let order = |nth: usize| demands.get(nth).map(Demand::bucket_order);
+        let first = repeats.first(nth, |earlier| order(earlier) == order(nth));
         let (before, rest) = demands.split_at_mut(nth);
         let (Some(demand), Some(sum)) = (rest.first_mut(), sums.get_mut(first)) else { continue };
         *sum = sum.saturating_add(demand.cost);
@@ -250,18 +244,6 @@ fn all_fit_one_bucket<L: Borrow<Limit>>(demands: &[Demand<L>]) -> bool {
     demands.iter().all(|demand| {
         let (limit, bucket) = (demand.limit(), demand.limit().bucket());
         !limit.is_in_shards() && bucket.units(all).is_some_and(|units| units <= bucket.capacity())
-    })
-}
-
-/// The index of the first demand on the same buckets.
-fn first_on_same_buckets<L: Borrow<Limit>>(
-    repeats: &Repeats,
-    demands: &[Demand<L>],
-    nth: usize,
-) -> usize {
-    repeats.first(nth, |earlier| {
-        let (earlier, demand) = (demands.get(earlier), demands.get(nth));
-        earlier.zip(demand).is_some_and(|(earlier, demand)| earlier.is_of_same_buckets(demand))
     })
 }
 
