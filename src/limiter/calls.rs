@@ -287,9 +287,24 @@ impl<'l> LimitCall<'l> {
     #[inline(never)]
     fn poll_decision(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
         let asking = Asking::take(DecisionSource::Handler, self.limiter.get_on_failure());
-        let decided = ready!(self.poll_decided(asking, cx));
+        let Self { limiter, demands, progress, .. } = self;
+        if let Progress::New = progress {
+            *progress = Progress::Done;
+            // Read here, as a decision that is returned is copied.
+            match limiter.ask(demands.as_mut_slice(), asking) {
+                Asked::Decided(decided) => return Poll::Ready(self.read(decided)),
+                Asked::Pending(pending) => progress.wait_for(pending),
+            }
+        }
+        let answer = ready!(progress.poll_answer(cx));
+        let decided = limiter.decided(demands.as_slice(), asking, answer);
+        Poll::Ready(self.read(decided))
+    }
+
+    #[inline(always)]
+    fn read(&mut self, decided: Decided) -> Result<Permit<'l>, RateLimited> {
         let (limiter, limit) = (self.limiter, self.demands.limit());
-        Poll::Ready(match decided {
+        match decided {
             Decided::Admitted(answer) => {
                 Ok(Permit::new(limiter, self.demands.take(), answer.into_applied()))
             }
@@ -300,21 +315,12 @@ impl<'l> LimitCall<'l> {
                 let jitter = self.draw_jitter();
                 Err(denied.error(limiter, self.demands.as_slice(), limit, jitter))
             }
-        })
+        }
     }
 
-    #[inline(always)]
-    fn poll_decided(&mut self, asking: Asking, cx: &mut Context<'_>) -> Poll<Decided> {
-        let Self { limiter, demands, progress, .. } = self;
-        if let Progress::New = progress {
-            *progress = Progress::Done;
-            match limiter.ask(demands.as_mut_slice(), asking) {
-                Asked::Decided(decided) => return Poll::Ready(decided),
-                Asked::Pending(pending) => progress.wait_for(pending),
-            }
-        }
-        let answer = ready!(progress.poll_answer(cx));
-        Poll::Ready(limiter.decided(demands.as_slice(), asking, answer))
+    fn reserved(&self, asking: Asking, decided: Decided) -> Result<Reservation, RateLimited> {
+        let (limit, demands) = (self.demands.limit(), self.demands.as_slice());
+        self.limiter.reserve(limit, demands, asking, decided, self.draw_jitter())
     }
 
     fn draw_jitter(&self) -> Duration {
@@ -395,10 +401,17 @@ impl Future for ReserveCall<'_> {
         let asking = Asking::take(DecisionSource::Handler, on_failure);
         let asking = Asking { mode, longest: mode, ..asking };
         call.update_numbers();
-        let decided = ready!(call.poll_decided(asking, cx));
-        let (limiter, demands) = (call.limiter, call.demands.as_slice());
-        let jitter = call.draw_jitter();
-        Poll::Ready(limiter.reserve(call.demands.limit(), demands, asking, decided, jitter))
+        let LimitCall { limiter, demands, progress, .. } = call;
+        if let Progress::New = progress {
+            *progress = Progress::Done;
+            match limiter.ask(demands.as_mut_slice(), asking) {
+                Asked::Decided(decided) => return Poll::Ready(call.reserved(asking, decided)),
+                Asked::Pending(pending) => progress.wait_for(pending),
+            }
+        }
+        let answer = ready!(progress.poll_answer(cx));
+        let decided = limiter.decided(demands.as_slice(), asking, answer);
+        Poll::Ready(call.reserved(asking, decided))
     }
 }
 
