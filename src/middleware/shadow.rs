@@ -9,6 +9,7 @@ use super::ledger::RequestLedger;
 use super::log::{WOULD_BE, log_refusal, log_unasked};
 use super::plan::Plan;
 use super::planned_rule::Shadow;
+use crate::algebra::Verdict;
 use crate::backend::Answer;
 use crate::limiter::{
     Asked, Asking, Decided, DecisionSource, Demand, DetachOnDrop, OnFailure, Refused,
@@ -69,16 +70,13 @@ const ASKING: Asking = Asking::take(DecisionSource::Shadow, OnFailure::Admit);
 
 fn record(ledger: Option<&Arc<RequestLedger>>, shadow: &Shadow, decided: Decided) {
     match decided {
-        Decided::Admitted(answer) => {
-            if let Some(ledger) = ledger {
-                ledger.add_shadow(shadow, &answer);
+        // The handler can see a refusal, and reset its bucket.
+        Decided::Admitted(answer) | Decided::Refused(Refused { answer, .. }) => {
+            if answer.verdict() == Verdict::Refused {
+                let retry_after = answer.retry_after(slice::from_ref(shadow), Duration::ZERO);
+                log_refusal(shadow.limit(), retry_after, WOULD_BE);
             }
-        }
-        Decided::Refused(Refused { answer, .. }) => {
-            let retry_after = answer.retry_after(slice::from_ref(shadow), Duration::ZERO);
-            log_refusal(shadow.limit(), retry_after, WOULD_BE);
             if let Some(ledger) = ledger {
-                // The handler can see it, and its bucket can be reset.
                 ledger.add_shadow(shadow, &answer);
             }
         }
