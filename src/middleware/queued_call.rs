@@ -172,11 +172,7 @@ async fn reject(plan: Arc<Plan>, patience: Option<Patience>) -> Rejection<'stati
     match plan.limiter.look(&demands).await {
         Ok(outcome) => {
             let status = TOO_MANY;
-            let refusal = Refusal { demands, outcome, status, jitter };
-            match plan.counts_refusals {
-                true => lock_out::reject(plan, refusal).await,
-                false => Rejection::Refused(refusal),
-            }
+            lock_out::reject(plan, Refusal { demands, outcome, status, jitter }).await
         }
         Err(error) => Rejection::unavailable(&error),
     }
