@@ -1,12 +1,11 @@
 //! Which keys of a limit are in debt or blocked.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use super::Limit;
 use super::engine::RateLimiter;
-use super::progress::Progress;
+use super::progress::{BucketCall, Progress};
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot};
 use crate::algebra::{State, Terms, Tokens, Units, charge, charge_slower};
@@ -83,32 +82,32 @@ impl RateLimiter {
     #[doc(alias("blocked", "list_keys", "blocklist"))]
     pub fn debtors<'l>(&'l self, limit: &'l Limit) -> DebtorsCall<'l> {
         let query = DebtorQuery::new(limit.name(), limit.bucket());
-        DebtorsCall { limiter: self, limit, query, progress: Progress::New }
+        DebtorsCall { call: BucketCall::new(self, limit), query }
     }
 }
 
 /// A request for keys that are in debt or blocked, made by [`RateLimiter::debtors`]; await it.
 ///
 /// Its output is `Result<DebtorReport<Debtor>, RateLimited>`.
+#[derive(Debug)]
 #[must_use = "nothing is asked until it is awaited"]
 pub struct DebtorsCall<'l> {
-    limiter: &'l RateLimiter,
-    limit: &'l Limit,
+    /// Of all keys.
+    call: BucketCall<'l, DebtorReport>,
     query: DebtorQuery,
-    progress: Progress<DebtorReport>,
 }
 
 impl DebtorsCall<'_> {
     /// Lists keys of this kind only; of both if not set.
     pub fn only(mut self, kind: impl Into<Option<DebtorKind>>) -> Self {
-        self.progress.restart();
+        self.call.progress.restart();
         self.query = self.query.only(kind);
         self
     }
 
     /// Sets how many keys a page has at most; 100 if not set, and at least one.
     pub fn max(mut self, max: usize) -> Self {
-        self.progress.restart();
+        self.call.progress.restart();
         self.query = self.query.max(max);
         self
     }
@@ -116,7 +115,7 @@ impl DebtorsCall<'_> {
     /// Goes on behind a page, at its [`next`](DebtorPage::next); begins with the first page if not
     /// set.
     pub fn after(mut self, cursor: impl Into<Option<DebtorCursor>>) -> Self {
-        self.progress.restart();
+        self.call.progress.restart();
         self.query = self.query.after(cursor);
         self
     }
@@ -126,17 +125,14 @@ impl Future for DebtorsCall<'_> {
     type Output = Result<DebtorReport<Debtor>, RateLimited>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { limiter, limit, query, progress } = &mut *self;
-        if let Progress::New = progress {
-            let versions = limiter.replacements().versions(limit);
+        let Self { call, query } = &mut *self;
+        if let Progress::New = call.progress {
+            let versions = call.limiter.replacements().versions(call.limit);
             let earlier = versions.filter(|had| !had.quota().is_none()).map(|had| *had.bucket());
-            *limit = limiter.counting(limit);
-            if let Err(refused) = limiter.check_countable(limit) {
-                *progress = Progress::Done;
-                return Poll::Ready(Err(refused));
-            }
-            *query = query.with_bucket(limit.bucket()).earlier(earlier);
+            call.begin_counting()?;
+            *query = query.with_bucket(call.limit.bucket()).earlier(earlier);
         }
+        let BucketCall { limiter, limit, progress, .. } = call;
         let submit = || limiter.backend().debtors(query);
         Poll::Ready(match ready!(progress.poll(cx, submit)) {
             Ok(report) => Ok(report.map_page(|page| read(limiter, limit, page))),
@@ -175,16 +171,6 @@ fn level(limit: &Limit, debtor: &DebtorBucket, at: Timestamp) -> Level {
         level.wait = None;
     }
     level
-}
-
-impl fmt::Debug for DebtorsCall<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let progress = self.progress.name();
-        f.debug_struct("DebtorsCall")
-            .field("query", &self.query)
-            .field("progress", &progress)
-            .finish()
-    }
 }
 
 /// A key that is in debt or blocked.

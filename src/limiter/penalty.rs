@@ -10,7 +10,7 @@ use super::Limit;
 use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
 use super::peek::read;
-use super::progress::{BucketCall, Progress};
+use super::progress::BucketCall;
 use super::rate_limited::RateLimited;
 use super::snapshot::Snapshot;
 use crate::algebra::Units;
@@ -173,14 +173,8 @@ impl Future for PenaltyCall<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { call, penalty } = &mut *self;
+        call.begin_counting()?;
         let BucketCall { limiter, limit, key, progress } = call;
-        if let Progress::New = progress {
-            *limit = limiter.counting(limit);
-            if let Err(refused) = limiter.check_countable(limit) {
-                *progress = Progress::Done;
-                return Poll::Ready(Err(refused));
-            }
-        }
         let submit = || {
             let changes: SmallVec<[Adjustment<'_>; 2]> =
                 limit.shards(key).map(|id| penalty.of_bucket(limit, id)).collect();

@@ -7,6 +7,7 @@ use super::Limit;
 use super::cold_drop::ColdDrop;
 use super::detached::BoxedAnswer;
 use super::engine::RateLimiter;
+use super::rate_limited::RateLimited;
 use crate::backend::{Answer, BackendError, Key};
 
 /// The store is not asked before the first poll.
@@ -81,6 +82,22 @@ impl<'l, T> BucketCall<'l, T> {
     pub(super) fn set_key(&mut self, key: impl Into<Key>) {
         self.progress.restart();
         self.key = key.into();
+    }
+}
+
+impl<T> BucketCall<'_, T> {
+    /// Takes the numbers that buckets count in now, before the store is asked.
+    ///
+    /// # Errors
+    ///
+    /// If no bucket can be counted, as the limit grants nothing.
+    pub(super) fn begin_counting(&mut self) -> Result<(), RateLimited> {
+        if let Progress::New = self.progress {
+            self.limit = self.limiter.counting(self.limit);
+            let countable = self.limiter.check_countable(self.limit);
+            return countable.inspect_err(|_| self.progress = Progress::Done);
+        }
+        Ok(())
     }
 }
 
