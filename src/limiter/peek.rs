@@ -1,5 +1,6 @@
 //! Looking at a limit, and resetting it.
 
+use std::cmp::Reverse;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -170,18 +171,11 @@ pub(super) fn read(limit: &Limit, cost: u64, applied: &Applied) -> Result<Snapsh
 
 /// The two fullest buckets, each with the numbers by which it gains and its state in those.
 fn two_fullest(bucket: &Bucket, applied: &Applied) -> [Option<(Bucket, State)>; 2] {
-    let readings = applied.readings().iter().map(Reading::state).enumerate();
-    let fullest = readings.fold([None; 2], |[first, second], (nth, state)| {
-        let is_fuller =
-            |than: Option<(usize, State)>| than.is_none_or(|(_, than)| state.value > than.value);
-        match (is_fuller(first), is_fuller(second)) {
-            (true, _) => [Some((nth, state)), first],
-            (false, true) => [first, Some((nth, state))],
-            (false, false) => [first, second],
-        }
-    });
-    fullest.map(|one| {
-        let (nth, state) = one?;
+    let held = applied.readings().iter().map(Reading::state).enumerate();
+    let mut held: SmallVec<[(usize, State); 2]> = held.collect();
+    held.sort_by_key(|(_, state)| Reverse(state.value));
+    [0, 1].map(|place| {
+        let &(nth, state) = held.get(place)?;
         Some(applied.kept(nth).map_or((*bucket, state), |own| (*own.bucket(), own.state())))
     })
 }
