@@ -358,6 +358,26 @@ impl BackendError {
         matches!(self.0, Problem::Misconfigured { .. })
     }
 
+    /// The kind of the failure in one word, for labels: `"circuit_open"`, `"full"`,
+    /// `"in_transaction"`, `"misconfigured"`, `"overload"`, `"timeout"`, `"unavailable"` or
+    /// `"undecidable"`. The predicates say more.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self.0 {
+            Problem::Unavailable { .. } => "unavailable",
+            Problem::Timeout { .. } | Problem::Locked { .. } => "timeout",
+            Problem::CircuitOpen { .. } => "circuit_open",
+            Problem::Full { .. } => "full",
+            Problem::Misconfigured { .. } => "misconfigured",
+            Problem::Overloaded { .. } | Problem::Contended { .. } => "overload",
+            Problem::InTransaction { .. } => "in_transaction",
+            Problem::Undecidable { .. }
+            | Problem::CrossSlot { .. }
+            | Problem::Incomplete
+            | Problem::Internal { .. } => "undecidable",
+        }
+    }
+
     /// What the store failed with, for programs that look at it; `None` where nothing else failed.
     ///
     /// The message of this error ends with that of its cause, so [`source`](Error::source) is `None`:
@@ -402,3 +422,30 @@ impl BackendError {
 }
 
 impl Error for BackendError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words are labels of metrics, and the guide on observing lists them.
+    #[test]
+    fn each_kind_of_error_has_its_word() {
+        let within = Duration::from_millis(50);
+        let down = || BackendError::unavailable("s", "it is down");
+        for (error, kind) in [
+            (down(), "unavailable"),
+            (BackendError::timeout("s", within), "timeout"),
+            (BackendError::locked("s", within), "timeout"),
+            (BackendError::circuit_open(within, down()), "circuit_open"),
+            (BackendError::full("s", "no room"), "full"),
+            (BackendError::misconfigured("s", "no rights"), "misconfigured"),
+            (BackendError::overloaded("s", within), "overload"),
+            (down().in_transaction(), "in_transaction"),
+            (BackendError::undecidable("s", "no bucket"), "undecidable"),
+            (BackendError::cross_slot("a`, `b"), "undecidable"),
+            (BackendError::incomplete(), "undecidable"),
+        ] {
+            assert_eq!(error.kind(), kind, "{error}");
+        }
+    }
+}

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Limit;
-use super::events::{StoreFailure, StoreRecovery};
+use super::events::StoreHealth;
 use super::random::nanos;
 use crate::backend::{BackendError, OnFailure};
 
@@ -68,7 +68,7 @@ impl FailureLog {
         limit: &'a Limit,
         error: &'a BackendError,
         call: Undecided,
-    ) -> StoreFailure<'a> {
+    ) -> StoreHealth<'a> {
         let kind = FailureKind::of(error);
         let lasts = kind.is_some_and(|kind| kind.lasts);
         if error.is_outage() && call.on_failure() == Some(OnFailure::Admit) {
@@ -100,7 +100,7 @@ impl FailureLog {
             }
         }
         let (on_failure, is_first) = (call.on_failure(), first.is_some() && lasts);
-        StoreFailure { limit, error, on_failure, is_first, outage }
+        StoreHealth::Failure { limit, error, on_failure, is_first, outage }
     }
 
     /// How many requests passed uncounted so far.
@@ -120,7 +120,7 @@ impl FailureLog {
     /// It has if nothing has failed for a minute. In a cluster, one node may be down for an hour
     /// while the others answer: without the minute, each request would be logged. Within it, a
     /// charge takes no lock.
-    pub(super) fn record_charge<'a>(&self, limit: &'a Limit) -> Option<StoreRecovery<'a>> {
+    pub(super) fn record_charge<'a>(&self, limit: &'a Limit) -> Option<StoreHealth<'a>> {
         if !self.is_over() {
             return None;
         }
@@ -136,7 +136,7 @@ impl FailureLog {
         };
         #[cfg(feature = "tracing")]
         tracing::info!(limit = limit.name(), outage, admitted, refused, "backend recovered");
-        Some(StoreRecovery { limit, outage, admitted, refused })
+        Some(StoreHealth::Recovery { limit, outage, admitted, refused })
     }
 
     /// Whether a failure lasts, and a minute has passed since it was seen last.
@@ -257,6 +257,24 @@ mod tests {
 
     static LIMIT: Limit = Limit::new("limit", Quota::token_bucket(1, QUIET));
 
+    /// The number of the outage that this failure belongs to, and whether it is the first one.
+    fn failure(told: &StoreHealth<'_>) -> (Option<u64>, bool) {
+        match *told {
+            StoreHealth::Failure { outage, is_first, .. } => (outage, is_first),
+            _ => panic!("{told:?}"),
+        }
+    }
+
+    /// The number of the outage that has ended, and how many were admitted and refused.
+    fn recovery(told: &StoreHealth<'_>) -> (u64, [u64; 2]) {
+        match *told {
+            StoreHealth::Recovery { outage, admitted, refused, .. } => {
+                (outage, [admitted, refused])
+            }
+            _ => panic!("{told:?}"),
+        }
+    }
+
     /// Calls fail and charges succeed at once in four threads, while minutes go by.
     #[test]
     fn each_outage_begins_once_and_ends_once_and_no_call_is_counted_twice_or_not_at_all() {
@@ -278,17 +296,18 @@ mod tests {
                     0 => Undecided::AdmittedByFallback,
                     _ => Undecided::Request(OnFailure::Refuse),
                 };
-                let failure = log.record(&LIMIT, &errors[0], call);
-                begun.extend(failure.outage.filter(|_| failure.is_first));
-                let failure = log.record(&LIMIT, &errors[1], Undecided::Call);
-                assert_eq!((failure.outage, failure.is_first), (None, false));
+                let (outage, is_first) = failure(&log.record(&LIMIT, &errors[0], call));
+                begun.extend(outage.filter(|_| is_first));
+                let failed = log.record(&LIMIT, &errors[1], Undecided::Call);
+                assert_eq!(failure(&failed), (None, false));
                 for _ in 0..3 {
                     if thread == 0 {
                         runtime.block_on(tokio::time::advance(QUIET));
                     }
-                    if let Some(recovery) = log.record_charge(&LIMIT) {
-                        ended.push(recovery.outage);
-                        sum = [sum[0] + recovery.admitted, sum[1] + recovery.refused];
+                    if let Some(told) = log.record_charge(&LIMIT) {
+                        let (outage, [admitted, refused]) = recovery(&told);
+                        ended.push(outage);
+                        sum = [sum[0] + admitted, sum[1] + refused];
                     }
                 }
             }
@@ -301,8 +320,9 @@ mod tests {
         });
         let _entered = runtime.enter();
         runtime.block_on(tokio::time::advance(QUIET));
-        if let Some(StoreRecovery { outage, admitted, refused, .. }) = log.record_charge(&LIMIT) {
-            told.push((Vec::new(), vec![outage], [admitted, refused]));
+        if let Some(last) = log.record_charge(&LIMIT) {
+            let (outage, sum) = recovery(&last);
+            told.push((Vec::new(), vec![outage], sum));
         }
         assert!(!log.lasts() && log.record_charge(&LIMIT).is_none());
         let sorted = |of: fn(&Told) -> &Vec<u64>| {
@@ -330,6 +350,6 @@ mod tests {
             drop(held);
         }
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(log.record_charge(&LIMIT).map(|recovery| recovery.outage), Some(1));
+        assert_eq!(log.record_charge(&LIMIT).map(|told| recovery(&told).0), Some(1));
     }
 }

@@ -222,8 +222,7 @@ pub use self::penalty::PenaltyCall;
 pub use self::debtors::{Debtor, DebtorsCall};
 
 pub use self::events::{
-    Decision, DecisionSource, Observer, Outcome, QueueChange, QueueStep, StoreAnswer, StoreFailure,
-    StoreRecovery,
+    Decision, DecisionSource, Observer, Outcome, QueueChange, QueueStep, StoreHealth,
 };
 
 // For the rooms above.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Limit;
 use super::detached::BoxedAnswer;
 use super::engine::RateLimiter;
-use super::events::{Observer, Observers, StoreAnswer};
+use super::events::{Observer, Observers, StoreHealth};
 use super::failure_log::Undecided;
 use crate::algebra::Verdict;
 use crate::backend::{Applied, BackendError};
@@ -79,7 +79,7 @@ impl RateLimiter {
         Box::pin(async move {
             let answer = answer.await;
             let (took, error) = (asked.elapsed(), answer.as_ref().err());
-            observers.tell(|one| one.on_store_answer(&StoreAnswer { took, error }));
+            observers.tell(|one| one.on_store(&StoreHealth::Answer { took, error }));
             answer
         })
     }
@@ -89,7 +89,7 @@ impl RateLimiter {
     pub(super) fn store_failed(&self, limit: &Limit, error: &BackendError, call: Undecided) {
         let failure = self.failures().record(limit, error, call);
         if let Some(observers) = self.observers() {
-            observers.tell(|one| one.on_store_failure(&failure));
+            observers.tell(|one| one.on_store(&failure));
         }
     }
 
@@ -123,7 +123,7 @@ impl RateLimiter {
         if let Some(recovery) = self.failures().record_charge(limit)
             && let Some(observers) = self.observers()
         {
-            observers.tell(|one| one.on_store_recovery(&recovery));
+            observers.tell(|one| one.on_store(&recovery));
         }
     }
 }

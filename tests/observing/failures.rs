@@ -12,7 +12,7 @@ use tollgate::backend::{
     Memory,
 };
 use tollgate::clock::TokioClock;
-use tollgate::limiter::{StoreFailure, StoreRecovery};
+use tollgate::limiter::StoreHealth;
 use tollgate::middleware::Admission;
 use tollgate::{Limit, MINUTE, Observer, OnFailure, Quota, RateLimiter, Rule, SECOND};
 use tollgate_testing::at_once;
@@ -240,15 +240,20 @@ struct Outages {
 }
 
 impl Observer for Outages {
-    fn on_store_failure(&self, failure: &StoreFailure<'_>) {
-        if failure.is_first() {
-            self.begun.fetch_max(failure.outage().unwrap(), Ordering::Relaxed);
+    fn on_store(&self, health: &StoreHealth<'_>) {
+        match *health {
+            StoreHealth::Failure { outage, is_first, .. } => {
+                if is_first {
+                    self.begun.fetch_max(outage.unwrap(), Ordering::Relaxed);
+                }
+                self.is_last_told_the_end.store(false, Ordering::Relaxed);
+            }
+            StoreHealth::Recovery { outage, .. } => {
+                self.ended.fetch_max(outage, Ordering::Relaxed);
+                self.is_last_told_the_end.store(true, Ordering::Relaxed);
+            }
+            _ => {}
         }
-        self.is_last_told_the_end.store(false, Ordering::Relaxed);
-    }
-    fn on_store_recovery(&self, recovery: &StoreRecovery<'_>) {
-        self.ended.fetch_max(recovery.outage(), Ordering::Relaxed);
-        self.is_last_told_the_end.store(true, Ordering::Relaxed);
     }
 }
 
@@ -256,9 +261,11 @@ impl Observer for Outages {
 struct Relapse(RateLimiter, Distant);
 
 impl Observer for Relapse {
-    fn on_store_recovery(&self, _: &StoreRecovery<'_>) {
-        self.1.is_down.store(true, Ordering::Relaxed);
-        at_once(self.0.limit(&TWO)).unwrap_err();
+    fn on_store(&self, health: &StoreHealth<'_>) {
+        if let StoreHealth::Recovery { .. } = health {
+            self.1.is_down.store(true, Ordering::Relaxed);
+            at_once(self.0.limit(&TWO)).unwrap_err();
+        }
     }
 }
 

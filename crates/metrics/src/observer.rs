@@ -13,9 +13,7 @@ use super::recorder::{Registrar, registered};
 #[cfg(feature = "memory")]
 use tollgate::RateLimiter;
 use tollgate::kit::NameTable;
-use tollgate::limiter::{
-    Decision, Limit, Observer, QueueChange, StoreAnswer, StoreFailure, StoreRecovery,
-};
+use tollgate::limiter::{Decision, Limit, Observer, QueueChange, StoreHealth};
 
 /// Counts decisions, queues and failures of the store, by the facade crate [`metrics`].
 ///
@@ -149,28 +147,26 @@ impl Observer for Metrics {
         self.of(change.limit()).change_queue(change, &self.registrar);
     }
 
-    fn on_store_answer(&self, answer: &StoreAnswer<'_>) {
-        let took = seconds(answer.took());
-        match answer.kind() {
-            None => {
+    fn on_store(&self, health: &StoreHealth<'_>) {
+        match *health {
+            StoreHealth::Answer { took, error: None, .. } => {
                 let register = || self.registrar.histogram(STORE_DURATION, &[]);
-                registered(&self.answers, register).record(took);
+                registered(&self.answers, register).record(seconds(took));
             }
-            Some(kind) => {
-                let labels = [(ERROR_TYPE, kind)];
-                self.registrar.histogram(STORE_DURATION, &labels).record(took);
+            StoreHealth::Answer { took, error: Some(error), .. } => {
+                let labels = [(ERROR_TYPE, error.kind())];
+                self.registrar.histogram(STORE_DURATION, &labels).record(seconds(took));
             }
+            StoreHealth::Failure { limit, error, .. } => {
+                let labels = [(LIMIT, self.of(limit).name()), (ERROR_TYPE, error.kind())];
+                self.registrar.counter(STORE_FAILURES, &labels).increment(1);
+            }
+            StoreHealth::Recovery { limit, .. } => {
+                let labels = [(LIMIT, self.of(limit).name())];
+                self.registrar.counter(STORE_RECOVERIES, &labels).increment(1);
+            }
+            _ => {}
         }
-    }
-
-    fn on_store_failure(&self, failure: &StoreFailure<'_>) {
-        let labels = [(LIMIT, self.of(failure.limit()).name()), (ERROR_TYPE, failure.kind())];
-        self.registrar.counter(STORE_FAILURES, &labels).increment(1);
-    }
-
-    fn on_store_recovery(&self, recovery: &StoreRecovery<'_>) {
-        let labels = [(LIMIT, self.of(recovery.limit()).name())];
-        self.registrar.counter(STORE_RECOVERIES, &labels).increment(1);
     }
 }
 

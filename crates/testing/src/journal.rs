@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tollgate::limiter::{Decision, QueueChange, StoreAnswer, StoreFailure, StoreRecovery};
+use tollgate::limiter::{Decision, QueueChange, StoreHealth};
 use tollgate::{Observer, RateLimiter};
 
 /// What was told, a line for each event.
@@ -47,21 +47,23 @@ impl Observer for Journal {
         self.write(format!("{source} {limit} {step} after {waited:?}{late}"));
     }
 
-    fn on_store_answer(&self, answer: &StoreAnswer<'_>) {
-        let said = if answer.error().is_none() { "decided" } else { "failed" };
-        self.write(format!("store {said} in {:?}", answer.took()));
-    }
-
-    fn on_store_failure(&self, failure: &StoreFailure<'_>) {
-        let (limit, kind) = (failure.limit().name(), failure.kind());
-        let then = failure.on_failure().map_or("None".to_owned(), |then| format!("{then:?}"));
-        let first = if failure.is_first() { " first" } else { "" };
-        self.write(format!("store failed: {limit} {kind} {then}{first}"));
-    }
-
-    fn on_store_recovery(&self, recovery: &StoreRecovery<'_>) {
-        let (admitted, refused) = (recovery.admitted(), recovery.refused());
-        let limit = recovery.limit().name();
-        self.write(format!("store recovered: {limit}, {admitted} admitted, {refused} refused"));
+    fn on_store(&self, health: &StoreHealth<'_>) {
+        self.write(match *health {
+            StoreHealth::Answer { took, error, .. } => {
+                let said = if error.is_none() { "decided" } else { "failed" };
+                format!("store {said} in {took:?}")
+            }
+            StoreHealth::Failure { limit, error, on_failure, is_first, .. } => {
+                let (limit, kind) = (limit.name(), error.kind());
+                let then = on_failure.map_or("None".to_owned(), |then| format!("{then:?}"));
+                let first = if is_first { " first" } else { "" };
+                format!("store failed: {limit} {kind} {then}{first}")
+            }
+            StoreHealth::Recovery { limit, admitted, refused, .. } => {
+                let limit = limit.name();
+                format!("store recovered: {limit}, {admitted} admitted, {refused} refused")
+            }
+            _ => return,
+        });
     }
 }

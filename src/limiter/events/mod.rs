@@ -22,7 +22,7 @@ mod store_health;
 pub use self::decision::{Decision, DecisionSource, Outcome};
 pub use self::observer::Observer;
 pub use self::queue_change::{QueueChange, QueueStep};
-pub use self::store_health::{StoreAnswer, StoreFailure, StoreRecovery};
+pub use self::store_health::StoreHealth;
 
 pub(crate) use self::observers::Observers;
 pub(crate) use self::queue_stay::QueueStay;

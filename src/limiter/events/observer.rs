@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::decision::Decision;
 use super::queue_change::QueueChange;
-use super::store_health::{StoreAnswer, StoreFailure, StoreRecovery};
+use super::store_health::StoreHealth;
 
 /// Is told what a limiter does: for metrics, traces, or an audit of your own.
 ///
@@ -78,23 +78,9 @@ pub trait Observer: Send + Sync + 'static {
         let _ = change;
     }
 
-    /// The store has answered a decision that had to be awaited.
-    fn on_store_answer(&self, answer: &StoreAnswer<'_>) {
-        let _ = answer;
-    }
-
-    /// The store did not decide a call, or did not carry it out. Each call is told, also if a
-    /// [`Fallback`](crate::backend::Fallback) has decided, and the
-    /// [first](StoreFailure::is_first) is the one that the log has a line for.
-    fn on_store_failure(&self, failure: &StoreFailure<'_>) {
-        let _ = failure;
-    }
-
-    /// The store has recovered: it has charged a limit, and nothing has failed for a minute.
-    ///
-    /// All handles of a limiter share this state, and the one that notices it tells its observers.
-    fn on_store_recovery(&self, recovery: &StoreRecovery<'_>) {
-        let _ = recovery;
+    /// The store has answered, failed or recovered.
+    fn on_store(&self, health: &StoreHealth<'_>) {
+        let _ = health;
     }
 }
 
@@ -108,15 +94,7 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
         (**self).on_queue(change);
     }
 
-    fn on_store_answer(&self, answer: &StoreAnswer<'_>) {
-        (**self).on_store_answer(answer);
-    }
-
-    fn on_store_failure(&self, failure: &StoreFailure<'_>) {
-        (**self).on_store_failure(failure);
-    }
-
-    fn on_store_recovery(&self, recovery: &StoreRecovery<'_>) {
-        (**self).on_store_recovery(recovery);
+    fn on_store(&self, health: &StoreHealth<'_>) {
+        (**self).on_store(health);
     }
 }

@@ -20,7 +20,7 @@ use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Memory,
 };
 use tollgate::clock::TokioClock;
-use tollgate::limiter::{Decision, QueueChange, StoreAnswer, StoreFailure, StoreRecovery};
+use tollgate::limiter::{Decision, QueueChange, StoreHealth};
 use tollgate::middleware::Queue;
 use tollgate::observe::Trace;
 use tollgate::{HOUR, Limit, MINUTE, Observer, Quota, RateLimitExt, RateLimiter, SECOND};
@@ -89,13 +89,7 @@ impl Observer for Stranger {
     fn on_queue(&self, _: &QueueChange<'_>) {
         self.ask();
     }
-    fn on_store_answer(&self, _: &StoreAnswer<'_>) {
-        self.ask();
-    }
-    fn on_store_failure(&self, _: &StoreFailure<'_>) {
-        self.ask();
-    }
-    fn on_store_recovery(&self, _: &StoreRecovery<'_>) {
+    fn on_store(&self, _: &StoreHealth<'_>) {
         self.ask();
     }
 }
