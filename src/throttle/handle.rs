@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_core::{Stream, TryStream};
+use futures_core::Stream;
 use futures_sink::Sink;
 
 #[cfg(feature = "middleware")]
 use super::body::ThrottledBody;
+use super::error::ThrottleError;
 use super::gate::Gate;
 use super::item_charge::ItemCharge;
 use super::sink::ThrottledSink;
 use super::stream::ThrottledStream;
-use super::try_stream::ThrottledTryStream;
 use crate::backend::Key;
 use crate::limiter::{Limit, OnFailure, RateLimiter};
 
@@ -106,8 +106,11 @@ impl Throttle {
 
     /// Makes each item of a stream of results wait for its tokens. Errors of the stream pass at
     /// once, and cost nothing.
-    pub fn try_stream<S: TryStream>(&self, stream: S) -> ThrottledTryStream<S> {
-        ThrottledTryStream::new(stream, self.gate())
+    pub fn try_stream<S, T, E>(&self, stream: S) -> ThrottledStream<S, ThrottleError<E>>
+    where
+        S: Stream<Item = Result<T, E>>,
+    {
+        ThrottledStream::new_try(stream, self.gate())
     }
 
     /// Makes each item wait for its tokens before it goes into a sink.

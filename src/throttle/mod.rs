@@ -8,7 +8,7 @@
 //! | adapter | waits | costs | made by |
 //! |---|---|---|---|
 //! | [`ThrottledStream`] | each item of a `Stream` | 1, or by a function | [`Throttle::stream`] |
-//! | [`ThrottledTryStream`] | each `Ok` of a stream of results | 1, or by a function | [`Throttle::try_stream`] |
+//! | [`ThrottledStream`] | each `Ok` of a stream of results | 1, or by a function | [`Throttle::try_stream`] |
 //! | [`ThrottledSink`] | each item into a `Sink` | 1, or by a function | [`Throttle::sink`] |
 //! | `ThrottledBody`, with the feature `middleware` | each piece of a body | its bytes | `Throttle::body` |
 //!
@@ -111,7 +111,6 @@ mod item_charge;
 mod item_cost;
 mod sink;
 mod stream;
-mod try_stream;
 
 #[cfg(feature = "middleware")]
 pub use self::body::ThrottledBody;
@@ -119,4 +118,3 @@ pub use self::error::ThrottleError;
 pub use self::handle::Throttle;
 pub use self::sink::ThrottledSink;
 pub use self::stream::ThrottledStream;
-pub use self::try_stream::ThrottledTryStream;

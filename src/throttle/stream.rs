@@ -1,27 +1,35 @@
 //! A stream whose items wait for their tokens.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 use pin_project_lite::pin_project;
 
+use super::error::ThrottleError;
 use super::gate::Gate;
 use super::item_cost::ItemCost;
 use crate::limiter::RateLimited;
 
 pin_project! {
-    /// A stream whose items wait for their tokens; made by [`Throttle::stream`](super::Throttle::stream).
+    /// A stream whose items wait for their tokens; made by [`Throttle::stream`](super::Throttle::stream)
+    /// and [`Throttle::try_stream`](super::Throttle::try_stream).
     ///
     /// The items come in their order. While one waits, the inner stream is not polled, so at most
-    /// one item is held. An item that costs nothing passes at once.
+    /// one item is held. An item that costs nothing passes at once, and so does an error of a stream
+    /// of results.
     ///
     /// # Errors
     ///
     /// If the limit does not let an item pass, the stream yields the [`RateLimited`] and ends. See
     /// the [module docs](super#when-an-item-cannot-pass). [`into_parts`](Self::into_parts) returns
     /// the item.
+    ///
+    /// That of [`try_stream`](super::Throttle::try_stream) yields `Ok` items, and joins the errors:
+    /// `E` is then [`ThrottleError`], with [`Inner`](ThrottleError::Inner) for each error of the inner
+    /// stream.
     ///
     /// # Panics
     ///
@@ -33,7 +41,7 @@ pin_project! {
     /// Dropping the future of `next` loses no item: the item goes on waiting in the stream. Dropping
     /// the stream drops the item, and cancels what it has reserved.
     #[must_use = "streams do nothing unless polled"]
-    pub struct ThrottledStream<S>
+    pub struct ThrottledStream<S, E = RateLimited>
     where
         S: Stream,
     {
@@ -41,12 +49,13 @@ pin_project! {
         inner: S,
         gate: Gate<S::Item>,
         cost: ItemCost<S::Item>,
+        error: PhantomData<fn() -> E>,
     }
 }
 
 impl<S: Stream> ThrottledStream<S> {
     pub(super) fn new(inner: S, gate: Gate<S::Item>) -> Self {
-        Self { inner, gate, cost: ItemCost::One }
+        Self { inner, gate, cost: ItemCost::One, error: PhantomData }
     }
 
     /// Sets a function that computes the cost of an item, such as its bytes; one token if not set.
@@ -76,14 +85,38 @@ impl<S: Stream> ThrottledStream<S> {
         self.cost = ItemCost::by(cost);
         self
     }
+}
 
+impl<S, T, E> ThrottledStream<S, ThrottleError<E>>
+where
+    S: Stream<Item = Result<T, E>>,
+{
+    pub(super) fn new_try(inner: S, gate: Gate<S::Item>) -> Self {
+        let cost = ItemCost::by(|item: &S::Item| u64::from(item.is_ok()));
+        Self { inner, gate, cost, error: PhantomData }
+    }
+
+    /// Sets a function that computes the cost of an `Ok` item; one token if not set.
+    ///
+    /// See [the other one](#method.cost_with) for an example.
+    pub fn cost_with<F>(mut self, mut cost: F) -> Self
+    where
+        F: FnMut(&T) -> u64 + Send + 'static,
+    {
+        self.cost = ItemCost::by(move |item: &S::Item| item.as_ref().map_or(0, &mut cost));
+        self
+    }
+}
+
+impl<S: Stream, E> ThrottledStream<S, E> {
     /// The stream inside.
     #[must_use]
     pub const fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The stream inside. What is read from it here is not counted.
+    /// The stream inside, for example to send on a socket that is both. What is read from it here is
+    /// not counted.
     pub const fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
@@ -95,12 +128,11 @@ impl<S: Stream> ThrottledStream<S> {
     pub fn into_parts(self) -> (S, Option<S::Item>) {
         (self.inner, self.gate.into_item())
     }
-}
 
-impl<S: Stream> Stream for ThrottledStream<S> {
-    type Item = Result<S::Item, RateLimited>;
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_item(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<S::Item, RateLimited>>> {
         let this = self.project();
         if this.gate.failure().is_some() {
             return Poll::Ready(None);
@@ -117,26 +149,50 @@ impl<S: Stream> Stream for ThrottledStream<S> {
         })
     }
 
+    fn remaining(&self) -> (usize, Option<usize>) {
+        if self.gate.failure().is_some() {
+            return (0, Some(0));
+        }
+        let (lower, upper) = self.inner.size_hint();
+        let held = usize::from(self.gate.item().is_some());
+        // The first item that cannot pass is the last of the stream.
+        let lower = lower.saturating_add(held).min(1);
+        (lower, upper.and_then(|upper| upper.checked_add(held)))
+    }
+}
+
+impl<S: Stream> Stream for ThrottledStream<S> {
+    type Item = Result<S::Item, RateLimited>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_item(cx)
+    }
+
     fn size_hint(&self) -> (usize, Option<usize>) {
-        size_hint(&self.gate, self.inner.size_hint())
+        self.remaining()
     }
 }
 
-/// What is left of a stream with this hint, behind its gate.
-pub(super) fn size_hint<T>(
-    gate: &Gate<T>,
-    (lower, upper): (usize, Option<usize>),
-) -> (usize, Option<usize>) {
-    if gate.failure().is_some() {
-        return (0, Some(0));
+impl<S, T, E> Stream for ThrottledStream<S, ThrottleError<E>>
+where
+    S: Stream<Item = Result<T, E>>,
+{
+    type Item = Result<T, ThrottleError<E>>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let passed = ready!(self.poll_item(cx));
+        Poll::Ready(passed.map(|passed| match passed {
+            Ok(item) => item.map_err(ThrottleError::Inner),
+            Err(error) => Err(ThrottleError::RateLimited(error)),
+        }))
     }
-    let held = usize::from(gate.item().is_some());
-    // The first item that cannot pass is the last of the stream.
-    let lower = lower.saturating_add(held).min(1);
-    (lower, upper.and_then(|upper| upper.checked_add(held)))
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.remaining()
+    }
 }
 
-impl<S: Stream + fmt::Debug> fmt::Debug for ThrottledStream<S> {
+impl<S: Stream + fmt::Debug, E> fmt::Debug for ThrottledStream<S, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ThrottledStream")
             .field("inner", &self.inner)

@@ -12,7 +12,7 @@ use futures_util::stream::{self, FusedStream};
 use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::throttle::{Throttle, ThrottleError, ThrottledStream, ThrottledTryStream};
+use tollgate::throttle::{Throttle, ThrottleError, ThrottledStream};
 use tollgate::{Limit, Quota, RateLimiter, SECOND};
 use tollgate_testing::queue::{Late, lines, ms, paused, settled, tokens};
 
@@ -221,7 +221,7 @@ fn a_throttle_is_kept_anywhere_and_its_streams_can_be_spawned() {
     const fn is_send_unpin<T: Send + Unpin + 'static>() {}
     is_shared::<Throttle>();
     is_send_unpin::<ThrottledStream<Items>>();
-    is_send_unpin::<ThrottledTryStream<Items>>();
+    is_send_unpin::<ThrottledStream<Items, ThrottleError<()>>>();
     let stream = RateLimiter::in_memory().throttle(&SPACED).stream(stream::iter([1]));
     let shown = format!("{stream:?}");
     assert!(shown.contains("ThrottledStream") && shown.contains("state: \"empty\""), "{shown}");
