@@ -17,8 +17,11 @@ use super::reject::render_failure;
 use crate::key::Head;
 
 /// Reads the body of each request, and keeps what a closure finds in it; made by [`buffer_body`].
+///
+/// It is the layer, and with an inner service `I` the service.
 #[derive(Clone)]
-pub struct BufferBodyLayer<F> {
+pub struct BufferBody<F, I = ()> {
+    inner: I,
     read: F,
     max_bytes: usize,
     is_optional: bool,
@@ -37,7 +40,7 @@ pub struct BufferBodyLayer<F> {
 /// * 413 to a body above `max_bytes`: at once if its length is known, as from `Content-Length`,
 ///   else when that many bytes have come.
 /// * The status that `read` returns as its error, unless the layer is
-///   [`optional`](BufferBodyLayer::optional).
+///   [`optional`](BufferBody::optional).
 /// * 400 to a body that ends with an error.
 ///
 /// Their bodies are problem details; a gRPC request gets a status of gRPC. Such requests never
@@ -94,15 +97,15 @@ pub struct BufferBodyLayer<F> {
 /// # Ok(())
 /// # }
 /// ```
-pub const fn buffer_body<F, T>(max_bytes: usize, read: F) -> BufferBodyLayer<F>
+pub const fn buffer_body<F, T>(max_bytes: usize, read: F) -> BufferBody<F>
 where
     F: Fn(&Head<'_>, &Bytes) -> Result<T, StatusCode> + Clone,
     T: Clone + Send + Sync + 'static,
 {
-    BufferBodyLayer { read, max_bytes, is_optional: false }
+    BufferBody { inner: (), read, max_bytes, is_optional: false }
 }
 
-impl<F> BufferBodyLayer<F> {
+impl<F> BufferBody<F> {
     /// Lets requests pass for which the closure returns an error, without a value.
     ///
     /// A body that is too large or broken is answered as before.
@@ -113,31 +116,26 @@ impl<F> BufferBodyLayer<F> {
     }
 }
 
-impl<I, F: Clone> Layer<I> for BufferBodyLayer<F> {
-    type Service = BufferBody<I, F>;
+impl<F: Clone, I> Layer<I> for BufferBody<F> {
+    type Service = BufferBody<F, I>;
 
-    fn layer(&self, inner: I) -> BufferBody<I, F> {
-        BufferBody { inner, layer: self.clone() }
+    fn layer(&self, inner: I) -> BufferBody<F, I> {
+        let Self { read, max_bytes, is_optional, .. } = self.clone();
+        BufferBody { inner, read, max_bytes, is_optional }
     }
 }
 
-impl<F> fmt::Debug for BufferBodyLayer<F> {
+impl<F, I: fmt::Debug> fmt::Debug for BufferBody<F, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BufferBodyLayer")
+        f.debug_struct("BufferBody")
+            .field("inner", &self.inner)
             .field("max_bytes", &self.max_bytes)
             .field("is_optional", &self.is_optional)
             .finish_non_exhaustive()
     }
 }
 
-/// Reads the body of each request before `I`; made by [`BufferBodyLayer`].
-#[derive(Clone, Debug)]
-pub struct BufferBody<I, F> {
-    inner: I,
-    layer: BufferBodyLayer<F>,
-}
-
-impl<I, F> BufferBody<I, F> {
+impl<F, I> BufferBody<F, I> {
     /// The inner service.
     #[must_use]
     pub const fn get_ref(&self) -> &I {
@@ -157,7 +155,7 @@ impl<I, F> BufferBody<I, F> {
     }
 }
 
-impl<I, F, T, B, R> Service<Request<B>> for BufferBody<I, F>
+impl<F, T, B, R, I> Service<Request<B>> for BufferBody<F, I>
 where
     I: Service<Request<BufferedBody>, Response = Response<R>, Future: Send>
         + Clone
@@ -177,16 +175,16 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> BoxedResponse<R, I::Error> {
-        let Self { mut inner, layer } = self.clone();
+        let Self { mut inner, read, max_bytes, is_optional } = self.clone();
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
-            let body = match buffer(body, layer.max_bytes).await {
+            let body = match buffer(body, max_bytes).await {
                 Ok(body) => body,
                 Err(error) => {
                     let (status, detail) = match error {
                         BufferError::TooLarge => (
                             StatusCode::PAYLOAD_TOO_LARGE,
-                            format!("the body has more than {} bytes", layer.max_bytes),
+                            format!("the body has more than {max_bytes} bytes"),
                         ),
                         BufferError::Broken(_) => {
                             (StatusCode::BAD_REQUEST, "the body could not be read".to_owned())
@@ -196,10 +194,10 @@ where
                     return Ok(response.map(ResponseBody::refusal));
                 }
             };
-            let found = (layer.read)(&Head::from(&parts), body.bytes());
+            let found = read(&Head::from(&parts), body.bytes());
             match found {
                 Ok(found) => drop(parts.extensions.insert(found)),
-                Err(_) if layer.is_optional => {}
+                Err(_) if is_optional => {}
                 Err(status) => {
                     let response = render_failure(&Head::from(&parts), status, None);
                     return Ok(response.map(ResponseBody::refusal));

@@ -334,7 +334,7 @@ mod waiter_counter;
 pub use self::actual_cost::ActualCost;
 pub use self::admission::Admission;
 pub use self::body::ResponseBody;
-pub use self::buffer_body::{BufferBody, BufferBodyLayer, buffer_body};
+pub use self::buffer_body::{BufferBody, buffer_body};
 pub use self::buffered_body::BufferedBody;
 #[cfg(feature = "axum")]
 pub(crate) use self::buffered_body::{BufferError, buffer};

@@ -19,13 +19,15 @@ use crate::fields;
 /// Runs an extractor of axum on each request, and keeps its result; made by [`extract`] and
 /// [`extract_body`](super::extract_body()).
 ///
-/// `B` is a number if the extractor reads the body: the most bytes of one.
-pub struct ExtractLayer<E, S, F, B = ()> {
+/// It is the layer, and with an inner service `I` the service. `B` is a number if the extractor reads
+/// the body: the most bytes of one.
+pub struct Extract<E, S, F, B = (), I = ()> {
+    pub(super) inner: I,
     pub(super) keep: F,
     pub(super) state: S,
     pub(super) on_rejection: OnRejection,
     pub(super) max_bytes: B,
-    pub(super) extractor: PhantomData<fn() -> E>,
+    extractor: PhantomData<fn() -> E>,
 }
 
 /// What happens to a request that the extractor has rejected.
@@ -44,7 +46,7 @@ pub(super) enum OnRejection {
 /// extractor that needs no body ([`FromRequestParts`]); for the others, use
 /// [`extract_body`](super::extract_body()). Add this layer outside of the limit, that
 /// is, after it. If the extractor rejects the request, its rejection is the response. With
-/// [`optional`](ExtractLayer::optional), the request passes instead, and its key is missing.
+/// [`optional`](Extract::optional), the request passes instead, and its key is missing.
 ///
 /// A handler that needs the value as well takes it by [`Extension`](axum::Extension). If it takes
 /// `E` itself, the query runs twice.
@@ -86,30 +88,29 @@ pub(super) enum OnRejection {
 ///     .layer(extract(|user: User| user).state(Users));
 /// # drop(app);
 /// ```
-pub const fn extract<E, T, F>(keep: F) -> ExtractLayer<E, (), F>
+pub const fn extract<E, T, F>(keep: F) -> Extract<E, (), F>
 where
     F: Fn(E) -> T + Clone,
     T: Clone + Send + Sync + 'static,
 {
-    ExtractLayer {
-        keep,
-        state: (),
-        on_rejection: OnRejection::Respond,
-        max_bytes: (),
-        extractor: PhantomData,
-    }
+    Extract::new(keep, ())
 }
 
-impl<E, F, B> ExtractLayer<E, (), F, B> {
+impl<E, F, B> Extract<E, (), F, B> {
+    pub(super) const fn new(keep: F, max_bytes: B) -> Self {
+        let on_rejection = OnRejection::Respond;
+        Self { inner: (), keep, state: (), on_rejection, max_bytes, extractor: PhantomData }
+    }
+
     /// Sets the state of the extractor; `()` by default.
     #[must_use]
-    pub fn state<S>(self, state: S) -> ExtractLayer<E, S, F, B> {
-        let Self { keep, on_rejection, max_bytes, .. } = self;
-        ExtractLayer { keep, state, on_rejection, max_bytes, extractor: PhantomData }
+    pub fn state<S>(self, state: S) -> Extract<E, S, F, B> {
+        let Self { inner, keep, on_rejection, max_bytes, extractor, .. } = self;
+        Extract { inner, keep, state, on_rejection, max_bytes, extractor }
     }
 }
 
-impl<E, S, F, B> ExtractLayer<E, S, F, B> {
+impl<E, S, F, B> Extract<E, S, F, B> {
     /// Lets requests pass that the extractor rejects, without a value.
     #[must_use]
     pub fn optional(mut self) -> Self {
@@ -118,44 +119,16 @@ impl<E, S, F, B> ExtractLayer<E, S, F, B> {
     }
 }
 
-impl<I, E, S: Clone, F: Clone, B: Copy> Layer<I> for ExtractLayer<E, S, F, B> {
-    type Service = Extract<I, E, S, F, B>;
+impl<E, S: Clone, F: Clone, B: Copy, I> Layer<I> for Extract<E, S, F, B> {
+    type Service = Extract<E, S, F, B, I>;
 
     fn layer(&self, inner: I) -> Self::Service {
-        Extract { inner, layer: self.clone() }
+        let Self { keep, state, on_rejection, max_bytes, extractor, .. } = self.clone();
+        Extract { inner, keep, state, on_rejection, max_bytes, extractor }
     }
 }
 
-impl<E, S: Clone, F: Clone, B: Copy> Clone for ExtractLayer<E, S, F, B> {
-    fn clone(&self) -> Self {
-        let Self { keep, state, on_rejection, max_bytes, .. } = self;
-        Self {
-            keep: keep.clone(),
-            state: state.clone(),
-            on_rejection: *on_rejection,
-            max_bytes: *max_bytes,
-            extractor: PhantomData,
-        }
-    }
-}
-
-impl<E, S, F, B: fmt::Debug> fmt::Debug for ExtractLayer<E, S, F, B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExtractLayer")
-            .field("extractor", &format_args!("{}", type_name::<E>()))
-            .field("on_rejection", &self.on_rejection)
-            .field("max_bytes", &self.max_bytes)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Runs an axum extractor before `I`; made by [`ExtractLayer`].
-pub struct Extract<I, E, S, F, B = ()> {
-    pub(super) inner: I,
-    pub(super) layer: ExtractLayer<E, S, F, B>,
-}
-
-impl<I, E, S, F, B> Extract<I, E, S, F, B> {
+impl<E, S, F, B, I> Extract<E, S, F, B, I> {
     /// The inner service.
     #[must_use]
     pub const fn get_ref(&self) -> &I {
@@ -175,7 +148,7 @@ impl<I, E, S, F, B> Extract<I, E, S, F, B> {
     }
 }
 
-impl<I, E, S, F, T, B> Service<Request<B>> for Extract<I, E, S, F>
+impl<E, S, F, T, B, I> Service<Request<B>> for Extract<E, S, F, (), I>
 where
     I: Service<Request<B>, Response: IntoResponse, Future: Send> + Clone + Send + 'static,
     E: FromRequestParts<S> + 'static,
@@ -195,9 +168,8 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // `poll_ready` readied this very service, so the future must own it; the clone left behind
         // will be readied before its own first call.
-        let clone = self.inner.clone();
-        let mut ready = mem::replace(&mut self.inner, clone);
-        let ExtractLayer { keep, state, on_rejection, .. } = self.layer.clone();
+        let clone = self.clone();
+        let Self { inner: mut ready, keep, state, on_rejection, .. } = mem::replace(self, clone);
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
             match (E::from_request_parts(&mut parts, &state).await, on_rejection) {
@@ -223,14 +195,27 @@ pub(super) fn omit_body_for_head(method: &Method, mut rejection: Response) -> Re
     rejection
 }
 
-impl<I: Clone, E, S: Clone, F: Clone, B: Copy> Clone for Extract<I, E, S, F, B> {
+impl<E, S: Clone, F: Clone, B: Copy, I: Clone> Clone for Extract<E, S, F, B, I> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), layer: self.layer.clone() }
+        let Self { inner, keep, state, on_rejection, max_bytes, .. } = self;
+        Self {
+            inner: inner.clone(),
+            keep: keep.clone(),
+            state: state.clone(),
+            on_rejection: *on_rejection,
+            max_bytes: *max_bytes,
+            extractor: PhantomData,
+        }
     }
 }
 
-impl<I: fmt::Debug, E, S, F, B: fmt::Debug> fmt::Debug for Extract<I, E, S, F, B> {
+impl<E, S, F, B: fmt::Debug, I: fmt::Debug> fmt::Debug for Extract<E, S, F, B, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Extract").field("inner", &self.inner).field("layer", &self.layer).finish()
+        f.debug_struct("Extract")
+            .field("inner", &self.inner)
+            .field("extractor", &format_args!("{}", type_name::<E>()))
+            .field("on_rejection", &self.on_rejection)
+            .field("max_bytes", &self.max_bytes)
+            .finish_non_exhaustive()
     }
 }

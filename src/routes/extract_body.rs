@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, poll_fn, ready};
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -15,7 +14,7 @@ use http_body::Frame;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::extract::{Extract, ExtractLayer, OnRejection, omit_body_for_head};
+use super::extract::{Extract, OnRejection, omit_body_for_head};
 use crate::middleware::{BufferError, buffer};
 
 /// Reads the body of each request into memory, up to `max_bytes`, runs the axum extractor `E` on a
@@ -38,7 +37,7 @@ use crate::middleware::{BufferError, buffer};
 /// * 413 to a body above `max_bytes`, in axum's own words: at once if its length is known, as from
 ///   `Content-Length`, else when that many bytes have come.
 /// * The rejection of the extractor, such as 400, 415 or 422 of `Json`. With
-///   [`optional`](ExtractLayer::optional), the request passes instead, and its key is missing.
+///   [`optional`](Extract::optional), the request passes instead, and its key is missing.
 /// * 400, in axum's own words, to a body that ends with an error.
 ///
 /// Such requests never reach the limit, and take nothing. In this layer, only `max_bytes` bounds
@@ -110,21 +109,15 @@ use crate::middleware::{BufferError, buffer};
 /// let read = extract_body(64 * 1024, |Json(mail): Json<Mail>| mail);
 /// # drop((limit, read));
 /// ```
-pub const fn extract_body<E, T, F>(max_bytes: usize, keep: F) -> ExtractLayer<E, (), F, usize>
+pub const fn extract_body<E, T, F>(max_bytes: usize, keep: F) -> Extract<E, (), F, usize>
 where
     F: Fn(E) -> T + Clone,
     T: Clone + Send + Sync + 'static,
 {
-    ExtractLayer {
-        keep,
-        state: (),
-        on_rejection: OnRejection::Respond,
-        max_bytes,
-        extractor: PhantomData,
-    }
+    Extract::new(keep, max_bytes)
 }
 
-impl<I, E, S, F, T, B> Service<Request<B>> for Extract<I, E, S, F, usize>
+impl<E, S, F, T, B, I> Service<Request<B>> for Extract<E, S, F, usize, I>
 where
     I: Service<Request<Body>, Response: IntoResponse, Future: Send> + Clone + Send + 'static,
     E: FromRequest<S> + 'static,
@@ -143,8 +136,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let mut inner = self.inner.clone();
-        let ExtractLayer { keep, state, on_rejection, max_bytes, .. } = self.layer.clone();
+        let Self { mut inner, keep, state, on_rejection, max_bytes, .. } = self.clone();
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
             let body = match buffer(body, max_bytes).await.map_err(boxed) {

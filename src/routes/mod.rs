@@ -85,7 +85,7 @@ mod remaining;
 mod response;
 mod route;
 
-pub use self::extract::{Extract, ExtractLayer, extract};
+pub use self::extract::{Extract, extract};
 pub use self::extract_body::extract_body;
 pub use self::predictor::{PREDICTOR, predictor};
 pub use self::remaining::remaining;

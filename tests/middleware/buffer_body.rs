@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
 use tollgate::key::{self, Head, KeyExtractor, extension};
-use tollgate::middleware::{BufferBodyLayer, BufferedBody, buffer_body};
+use tollgate::middleware::{BufferBody, BufferedBody, buffer_body};
 use tollgate::{HOUR, Limit, Quota, RateLimitLayer, RateLimiter};
 use tollgate_testing::web::{Reply, grpc_call, send_request, serve};
 use tollgate_testing::{START, at_once, limiter, store};
@@ -45,7 +45,7 @@ fn read(_: &Head<'_>, body: &Bytes) -> Result<Found, StatusCode> {
 
 type Read = fn(&Head<'_>, &Bytes) -> Result<Found, StatusCode>;
 
-fn by_body() -> BufferBodyLayer<Read> {
+fn by_body() -> BufferBody<Read> {
     buffer_body(MAX, read)
 }
 
@@ -58,7 +58,7 @@ fn by_email(limiter: &RateLimiter) -> RateLimitLayer {
 }
 
 /// Serves a limit inside of this layer; the service answers the body that it gets.
-async fn server(layer: BufferBodyLayer<Read>, limit: RateLimitLayer) -> SocketAddr {
+async fn server(layer: BufferBody<Read>, limit: RateLimitLayer) -> SocketAddr {
     let echo = service_fn(async |request: Request<BufferedBody>| {
         Ok::<_, Infallible>(Response::new(Body::new(request.into_body())))
     });

@@ -46,6 +46,6 @@ fn each_name_at_the_root_stands_for_one_thing() {
     named::<(Key, Timestamp, &dyn KeyExtractor)>();
     named::<(algebra::State, backend::BackendError, clock::SystemClock, fields::Dialect)>();
     named::<(key::ClientIp, limiter::LimitCall<'_>, quota::QuotaError)>();
-    named::<(routes::ExtractLayer<(), (), ()>, tollgate::middleware::Admission)>();
+    named::<(routes::Extract<(), (), ()>, tollgate::middleware::Admission)>();
     assert_eq!([SECOND * 60, MINUTE * 60, HOUR * 24], [MINUTE, HOUR, DAY]);
 }
