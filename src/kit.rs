@@ -7,7 +7,6 @@
 //! |---|---|
 //! | [`excerpt`] | texts of others in errors: short, on one line |
 //! | [`parse_period`], [`Calendar`], [`Quota::read`](crate::Quota::read) | the numbers of a quota, field by field |
-//! | [`Dialects::has_conflict`](crate::fields::Dialects::has_conflict) | dialects that a file names |
 //! | [`ADDRESS_FIELDS`] | fields that are no key, in a file as in code |
 //! | [`Random`] | jitter |
 //! | `problem` | a response of problem details (RFC 9457) |

@@ -1,6 +1,6 @@
 //! The dialects of the header fields that show clients their limits.
 
-use std::fmt;
+use std::{fmt, iter};
 
 /// A dialect of the header fields that show clients how their limits stand.
 ///
@@ -117,22 +117,19 @@ pub enum Dialect {
     None,
 }
 
-/// A set of [`Dialect`]s, made from one dialect, from an array or by `collect`.
-///
-/// # Examples
-///
-/// ```
-/// use tollgate::fields::{Dialect, Dialects};
-///
-/// let configured = ["draft-6", "x-ratelimit"];
-/// let dialects: Dialects = configured
-///     .into_iter()
-///     .map(|name| if name == "draft-6" { Dialect::Draft6 } else { Dialect::XRateLimit })
-///     .collect();
-/// assert_eq!(dialects, Dialects::from([Dialect::XRateLimit, Dialect::Draft6]));
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Dialects {
+/// One dialect: a layer takes it as it takes several.
+impl IntoIterator for Dialect {
+    type Item = Self;
+    type IntoIter = iter::Once<Self>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        iter::once(self)
+    }
+}
+
+/// The dialects of a layer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dialects {
     pub(super) draft_11: bool,
     pub(super) draft_7: bool,
     pub(super) draft_6: bool,
@@ -140,36 +137,28 @@ pub struct Dialects {
 }
 
 impl Dialects {
-    pub(super) const NONE: Self =
+    pub(crate) const NONE: Self =
         Self { draft_11: false, draft_7: false, draft_6: false, x_ratelimit: false };
+
+    /// # Panics
+    ///
+    /// If two of them have fields of the same names.
+    #[track_caller]
+    pub(crate) fn new(dialects: impl IntoIterator<Item = Dialect>) -> Self {
+        let dialects = dialects.into_iter().fold(Self::NONE, Self::with);
+        assert!(
+            !(dialects.draft_11 && dialects.draft_7),
+            "the fields of draft 11 and draft 7 have the same names (choose one of the two)"
+        );
+        dialects
+    }
 
     pub(crate) fn is_none(self) -> bool {
         self == Self::NONE
     }
 
-    /// These dialects.
-    ///
-    /// # Panics
-    ///
-    /// If two of them have fields of the same names.
-    #[track_caller]
-    pub(crate) fn without_conflict(self) -> Self {
-        assert!(
-            !self.has_conflict(),
-            "the fields of draft 11 and draft 7 have the same names (choose one of the two)"
-        );
-        self
-    }
-
-    /// Whether two of the dialects have fields with the same names and different contents.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn has_conflict(self) -> bool {
-        self.draft_11 && self.draft_7
-    }
-
     pub(crate) fn is_draft_11_alone(self) -> bool {
-        self == Self::NONE.with(Dialect::Draft11)
+        self == Self::default()
     }
 
     /// Whether any of the dialects has room for one limit only.
@@ -207,33 +196,14 @@ impl fmt::Debug for Dialects {
             (self.draft_6, Dialect::Draft6),
             (self.x_ratelimit, Dialect::XRateLimit),
         ];
-        f.debug_list()
-            .entries(all.iter().filter(|(set, _)| *set).map(|(_, dialect)| dialect))
-            .finish()
+        let sent = all.iter().filter(|(is_sent, _)| *is_sent).map(|(_, dialect)| dialect);
+        f.debug_list().entries(sent).finish()
     }
 }
 
 /// Draft 11 alone.
 impl Default for Dialects {
     fn default() -> Self {
-        Dialect::default().into()
-    }
-}
-
-impl From<Dialect> for Dialects {
-    fn from(dialect: Dialect) -> Self {
-        Self::NONE.with(dialect)
-    }
-}
-
-impl<const N: usize> From<[Dialect; N]> for Dialects {
-    fn from(dialects: [Dialect; N]) -> Self {
-        dialects.into_iter().collect()
-    }
-}
-
-impl FromIterator<Dialect> for Dialects {
-    fn from_iter<I: IntoIterator<Item = Dialect>>(dialects: I) -> Self {
-        dialects.into_iter().fold(Self::NONE, Self::with)
+        Self::NONE.with(Dialect::Draft11)
     }
 }

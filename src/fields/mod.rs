@@ -55,7 +55,8 @@ mod problem;
 mod rejection;
 mod retry_after;
 
-pub use self::dialect::{Dialect, Dialects};
+pub use self::dialect::Dialect;
+pub(crate) use self::dialect::Dialects;
 pub use self::exact_wait::ExactWait;
 pub(crate) use self::exact_wait::put_exact_wait;
 pub(crate) use self::field_set::{FieldSet, FieldSetBuilder, Member};

@@ -7,8 +7,8 @@ use http::{Response, StatusCode};
 use super::on_refusal::{OnRefusal, RefusedRequest};
 use crate::clock::Timestamp;
 use crate::fields::{
-    self, Dialects, FieldSet, FieldSetBuilder, ForeignFields, Member, OutageHint, PolicyText,
-    RetryAfter, RetryHint, Wording,
+    self, Dialect, Dialects, FieldSet, FieldSetBuilder, ForeignFields, Member, OutageHint,
+    PolicyText, RetryAfter, RetryHint, Wording,
 };
 use crate::key::Head;
 use crate::limiter::{RateLimited, RateLimiter, Snapshot, Speech};
@@ -27,7 +27,7 @@ impl ResponseStyle {
     /// The style of a limiter.
     pub(crate) fn of(speech: &Speech) -> Self {
         let style = speech.get::<Self>().cloned().unwrap_or_default();
-        if speech.is_silent() { Self { dialects: Dialects::from([]), ..style } } else { style }
+        if speech.is_silent() { Self { dialects: Dialects::NONE, ..style } } else { style }
     }
 }
 
@@ -55,8 +55,8 @@ impl RateLimiter {
     #[doc(alias("headers", "standardHeaders", "legacyHeaders"))]
     #[must_use]
     #[track_caller]
-    pub fn dialects(self, dialects: impl Into<Dialects>) -> Self {
-        let dialects = dialects.into().without_conflict();
+    pub fn dialects(self, dialects: impl IntoIterator<Item = Dialect>) -> Self {
+        let dialects = Dialects::new(dialects);
         self.with_style(|style| style.dialects = dialects)
     }
 

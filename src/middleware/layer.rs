@@ -15,7 +15,7 @@ use super::queue::Queue;
 use super::rule::{ChosenLimit, LayerSettings, ReadOn, Rule, Rules};
 use super::service::RateLimit;
 use super::{IntoCost, IntoRule, MissingKey, Portion, ResponseHead};
-use crate::fields::{Dialects, ForeignFields, PartitionKey, RetryAfter};
+use crate::fields::{Dialect, Dialects, ForeignFields, PartitionKey, RetryAfter};
 use crate::key::{Head, IntoExtracted, KeyExtractor};
 use crate::limiter::OnFailure;
 use crate::limiter::RateLimiter;
@@ -227,8 +227,8 @@ impl<R> RateLimitLayer<R> {
     /// contents.
     #[doc(alias("headers", "use_headers", "standardHeaders", "legacyHeaders", "x-ratelimit"))]
     #[track_caller]
-    pub fn dialects(self, dialects: impl Into<Dialects>) -> Self {
-        let dialects = dialects.into().without_conflict();
+    pub fn dialects(self, dialects: impl IntoIterator<Item = Dialect>) -> Self {
+        let dialects = Dialects::new(dialects);
         self.with_style(|style| style.dialects = dialects)
     }
 

@@ -8,7 +8,7 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::Full;
 use sha2::Digest;
 use tollgate::clock::ManualClock;
-use tollgate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
+use tollgate::fields::{Dialect, PartitionKey, RetryAfter};
 use tollgate::key::{Head, global, header};
 use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, Rule, SECOND, Timestamp};
 use tollgate_testing::{START, at_once, limiter};
@@ -126,9 +126,12 @@ fn several_dialects_are_spoken_at_once() {
     assert_eq!(field(&headers, "retry-after"), Some("12"));
     assert_eq!(field(&headers, "ratelimit-reset"), Some("12"));
 
-    let listed: Dialects = [Dialect::None, Dialect::Draft7].into_iter().collect();
-    assert_eq!(listed, Dialect::Draft7.into());
-    assert_eq!(Dialects::default(), Dialect::Draft11.into());
+    let with = |dialects: &[Dialect]| {
+        let layer = limiter(&ManualClock::new(START)).layer(&API);
+        answer(&layer.dialects(dialects.iter().copied()), 1)
+    };
+    let (listed, one) = (with(&[Dialect::None, Dialect::Draft7]), with(&[Dialect::Draft7]));
+    assert_eq!(told(&listed), told(&one));
 }
 
 #[test]

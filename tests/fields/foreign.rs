@@ -8,7 +8,7 @@ use axum::response::AppendHeaders;
 use axum::routing::get;
 use sfv::{List, ListEntry, Parser};
 use tollgate::clock::ManualClock;
-use tollgate::fields::{Dialect, Dialects, ForeignFields};
+use tollgate::fields::{Dialect, ForeignFields};
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer};
 use tollgate_testing::web::{Reply, get as fetch, serve};
 use tollgate_testing::{START, limiter};
@@ -30,7 +30,7 @@ fn ours() -> RateLimitLayer {
     limiter(&ManualClock::new(START)).layer(&OURS)
 }
 
-fn sending(dialects: impl Into<Dialects>) -> RateLimitLayer {
+fn sending(dialects: impl IntoIterator<Item = Dialect>) -> RateLimitLayer {
     ours().dialects(dialects)
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use http::{HeaderMap, Request, Response};
 use proptest::prelude::*;
 use tollgate::clock::ManualClock;
-use tollgate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
+use tollgate::fields::{Dialect, PartitionKey, RetryAfter};
 use tollgate::{Key, Limit, Quota, RateLimitLayer, Rule, Timestamp};
 use tollgate_testing::{START, at_once};
 use tower::{Layer, ServiceExt, service_fn};
@@ -148,7 +148,7 @@ proptest! {
         });
         let first: RateLimitLayer<Vec<Rule>> = limiter.layer(rules.next().unwrap()).into();
         let mut layer = rules.fold(first, RateLimitLayer::and);
-        layer = layer.dialects(dialects.iter().copied().collect::<Dialects>());
+        layer = layer.dialects(dialects.iter().copied());
         layer = match &partition {
             Partition::None => layer,
             Partition::Keyed(secret) => layer.partition_key(PartitionKey::keyed(*secret)),

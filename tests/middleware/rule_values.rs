@@ -12,7 +12,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
-use tollgate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
+use tollgate::fields::{Dialect, PartitionKey, RetryAfter};
 use tollgate::key::{Head, header};
 use tollgate::middleware::{ActualCost, MissingKey, Queue};
 use tollgate::{
@@ -284,13 +284,13 @@ fn random_rule(dice: &mut Dice) -> Rule {
 
 /// What concerns the layer, at random, the same for each way.
 fn random_settings(dice: &mut Dice) -> impl Fn(Rules) -> Rules {
-    let dialects: [Dialects; 6] = [
-        Dialect::Draft11.into(),
-        Dialect::Draft7.into(),
-        Dialect::Draft6.into(),
-        Dialect::None.into(),
-        [Dialect::Draft11, Dialect::XRateLimit].into(),
-        [Dialect::Draft7, Dialect::XRateLimit].into(),
+    let dialects: [&[Dialect]; 6] = [
+        &[Dialect::Draft11],
+        &[Dialect::Draft7],
+        &[Dialect::Draft6],
+        &[Dialect::None],
+        &[Dialect::Draft11, Dialect::XRateLimit],
+        &[Dialect::Draft7, Dialect::XRateLimit],
     ];
     // Draft 11 alone has a way of its own.
     let dialects = dialects[if dice.below(2) == 0 { 0 } else { dice.nth(&dialects) }];
@@ -299,7 +299,7 @@ fn random_settings(dice: &mut Dice) -> impl Fn(Rules) -> Rules {
     let (settles, partitions, queues) =
         (dice.below(3) == 0, dice.below(4) == 0, dice.below(4) == 0);
     move |layer| {
-        let mut layer = layer.dialects(dialects).retry_after(retry_after);
+        let mut layer = layer.dialects(dialects.iter().copied()).retry_after(retry_after);
         layer = layer.on_refusal(match form {
             0 => OnRefusal::plain_text(),
             1 => OnRefusal::handler(|refused| {

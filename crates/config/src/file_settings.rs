@@ -7,7 +7,7 @@ use super::layer_fields::{ON_FAILURE, dialects, on_refusal};
 use super::origin::ConfigOrigin;
 use super::reader::{Reader, Setting};
 use super::tree::{ConfigNode, NodeField};
-use tollgate::fields::Dialects;
+use tollgate::fields::Dialect;
 use tollgate::key::ClientIp;
 use tollgate::limiter::RateLimiter;
 use tollgate::middleware::{OnFailure, OnRefusal};
@@ -16,7 +16,7 @@ use tollgate::middleware::{OnFailure, OnRefusal};
 pub(super) struct FileSettings {
     pub(super) origin: ConfigOrigin,
     pub(super) address: ClientIp,
-    dialects: Option<Dialects>,
+    dialects: Option<Vec<Dialect>>,
     on_refusal: Option<OnRefusal>,
     on_failure: Option<OnFailure>,
     is_off: bool,
@@ -69,7 +69,7 @@ impl FileSettings {
     /// The limiter with these settings as its defaults.
     pub(super) fn configure(&self, mut limiter: RateLimiter) -> RateLimiter {
         self.is_applied.store(true, Ordering::Relaxed);
-        if let Some(dialects) = self.dialects {
+        if let Some(dialects) = self.dialects.clone() {
             limiter = limiter.dialects(dialects);
         }
         if let Some(on_refusal) = self.on_refusal.clone() {

@@ -6,7 +6,7 @@ use super::field_names::{FieldName, LimitField};
 use super::queue_fields::{self, QueueSetting};
 use super::reader::{Given, Reader, Setting, word};
 use super::tree::ConfigNode;
-use tollgate::fields::{Dialect, Dialects, PartitionKey, RetryAfter};
+use tollgate::fields::{Dialect, PartitionKey, RetryAfter};
 use tollgate::middleware::{OnFailure, OnRefusal, RateLimitLayer};
 
 /// The fields of a layer.
@@ -14,7 +14,7 @@ use tollgate::middleware::{OnFailure, OnRefusal, RateLimitLayer};
 pub(super) struct LayerFields {
     pub(super) queue: Option<Given<QueueSetting>>,
     jitter: Option<Given<Duration>>,
-    dialects: Option<Given<Dialects>>,
+    dialects: Option<Given<Vec<Dialect>>>,
     retry_after: Option<Given<RetryAfter>>,
     partition_key: Option<Given<PartitionKey>>,
     on_refusal: Option<Given<OnRefusal>>,
@@ -96,21 +96,15 @@ pub(super) fn dialects(
     reader: &mut Reader<'_>,
     field: impl FieldName,
     node: &ConfigNode,
-) -> Option<Given<Dialects>> {
+) -> Option<Given<Vec<Dialect>>> {
     let Given { at, value } = reader.list(field, node, |item| word(item, &DIALECTS))?;
-    let names = value.as_ref().map_or(0, Vec::len);
-    let is_none_beside_others =
-        names > 1 && value.iter().flatten().any(|dialect| *dialect == Dialect::None);
-    let dialects = value.map(|dialects| dialects.into_iter().collect::<Dialects>());
-    let fault = match dialects {
-        _ if is_none_beside_others => {
-            "has \"none\" beside others (\"none\" stands alone: no fields)"
-        }
-        Some(dialects) if dialects.has_conflict() => {
-            "has \"draft-11\" and \"draft-7\", whose fields have the same names (choose one of \
-             the two)"
-        }
-        dialects => return Some(Given { at, value: dialects }),
+    let named = value.as_deref().unwrap_or_default();
+    let fault = if named.len() > 1 && named.contains(&Dialect::None) {
+        "has \"none\" beside others (\"none\" stands alone: no fields)"
+    } else if named.contains(&Dialect::Draft11) && named.contains(&Dialect::Draft7) {
+        "has \"draft-11\" and \"draft-7\", whose fields have the same names (choose one of the two)"
+    } else {
+        return Some(Given { at, value });
     };
     let name = reader.name(field);
     reader.mistake(at, format!("{name} {fault}"));
