@@ -9,10 +9,7 @@ use super::progress::{BucketCall, Progress};
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot};
 use crate::algebra::{State, Terms, Tokens, Units, charge, charge_slower};
-use crate::backend::{
-    DebtorBucket, DebtorCursor, DebtorKind, DebtorPage, DebtorQuery, DebtorReport, Reading,
-    StoredKey,
-};
+use crate::backend::{DebtorBucket, DebtorKind, DebtorQuery, DebtorReport, Reading, StoredKey};
 use crate::clock::Timestamp;
 
 impl RateLimiter {
@@ -28,8 +25,7 @@ impl RateLimiter {
     /// those that it has [loaded](crate::backend::Memory::load) in numbers of an earlier process.
     ///
     /// A page has [at most](DebtorsCall::max) so many keys, and often fewer, since a store looks at a
-    /// bounded number of buckets for it. [Go on](DebtorsCall::after) at its
-    /// [`next`](DebtorPage::next) until that is `None`. A key that is on the list all the while
+    /// bounded number of buckets for it. [Go on](DebtorsCall::after) at its `next` until that is `None`. A key that is on the list all the while
     /// comes at least once, and exactly once if nothing changes meanwhile.
     ///
     /// It takes nothing, and changes nothing. Tokens that a [`Leasing`](crate::backend) store holds
@@ -58,9 +54,9 @@ impl RateLimiter {
     ///     let (mut keys, mut cursor) = (Vec::new(), None);
     ///     loop {
     ///         let report = limiter.debtors(&LOGIN).max(100).after(cursor).await?;
-    ///         let Some(page) = report.into_page() else { return Ok(None) };
-    ///         keys.extend(page.debtors().iter().map(|debtor| debtor.key().to_string()));
-    ///         cursor = page.next().cloned();
+    ///         let DebtorReport::Page { debtors, next, .. } = report else { return Ok(None) };
+    ///         keys.extend(debtors.iter().map(|debtor| debtor.key().to_string()));
+    ///         cursor = next;
     ///         if cursor.is_none() {
     ///             return Ok(Some(keys));
     ///         }
@@ -73,7 +69,7 @@ impl RateLimiter {
     /// limiter.block(&LOGIN, HOUR).key("mallory").await?;
     /// assert_eq!(locked_out(&limiter).await?, None);
     /// match limiter.debtors(&LOGIN).await? {
-    ///     DebtorReport::Count(count) => assert_eq!((count.in_debt(), count.blocked()), (0, 1)),
+    ///     DebtorReport::Count { in_debt, blocked, .. } => assert_eq!((in_debt, blocked), (0, 1)),
     ///     other => panic!("the memory store counts, and does not answer {other:?}"),
     /// }
     /// # Ok(())
@@ -112,9 +108,8 @@ impl DebtorsCall<'_> {
         self
     }
 
-    /// Goes on behind a page, at its [`next`](DebtorPage::next); begins with the first page if not
-    /// set.
-    pub fn after(mut self, cursor: impl Into<Option<DebtorCursor>>) -> Self {
+    /// Goes on behind a page, at its `next`; begins with the first page if not set.
+    pub fn after(mut self, cursor: impl Into<Option<String>>) -> Self {
         self.call.progress.restart();
         self.query = self.query.after(cursor);
         self
@@ -135,26 +130,19 @@ impl Future for DebtorsCall<'_> {
         let BucketCall { limiter, limit, progress, .. } = call;
         let submit = || limiter.backend().debtors(query);
         Poll::Ready(match ready!(progress.poll(cx, submit)) {
-            Ok(report) => Ok(report.map_page(|page| read(limiter, limit, page))),
+            Ok(DebtorReport::Page { at, debtors, next }) => {
+                let read = |bucket| Debtor::new(limiter, limit, bucket, at);
+                let debtors = debtors.into_iter().map(read).collect();
+                Ok(DebtorReport::Page { at, debtors, next })
+            }
+            Ok(DebtorReport::Count { at, in_debt, blocked, next }) => {
+                Ok(DebtorReport::Count { at, in_debt, blocked, next })
+            }
+            Ok(DebtorReport::Unsupported) => Ok(DebtorReport::Unsupported),
             // Not logged as a failure of decisions, which it is not.
             Err(error) => Err(RateLimited::unavailable(limit, error).with_speech(limiter.speech())),
         })
     }
-}
-
-/// The keys of a page, each as it stands at the time of the page.
-fn read(
-    limiter: &RateLimiter,
-    limit: &Limit,
-    page: DebtorPage<DebtorBucket>,
-) -> DebtorPage<Debtor> {
-    let (at, next) = (page.at(), page.next().cloned());
-    let debtors = page.into_debtors().into_iter().map(|bucket| {
-        let mut snapshot = Snapshot::new(limit, level(limit, &bucket, at));
-        snapshot.set_kept(bucket.kept());
-        Debtor { snapshot: snapshot.with_speech(limiter.speech()), bucket }
-    });
-    DebtorPage::new(at, debtors.collect(), next)
 }
 
 /// How a limit stands for a request of one token, as far as this bucket tells.
@@ -183,6 +171,13 @@ pub struct Debtor {
 }
 
 impl Debtor {
+    /// A bucket as it stands at the time of its page.
+    fn new(limiter: &RateLimiter, limit: &Limit, bucket: DebtorBucket, at: Timestamp) -> Self {
+        let mut snapshot = Snapshot::new(limit, level(limit, &bucket, at));
+        snapshot.set_kept(bucket.kept());
+        Self { snapshot: snapshot.with_speech(limiter.speech()), bucket }
+    }
+
     /// The key, as the store has it.
     #[must_use]
     pub const fn key(&self) -> &StoredKey {

@@ -2,8 +2,8 @@
 
 use crate::algebra::Bucket;
 use crate::backend::{
-    Adjustment, Answer, Applied, Backend, BucketId, BucketRecord, BucketStore, Charge, DebtorPage,
-    DebtorQuery, DebtorReport, adjust_all, apply_all,
+    Adjustment, Answer, Applied, Backend, BucketId, BucketRecord, BucketStore, Charge, DebtorQuery,
+    DebtorReport, adjust_all, apply_all,
 };
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::quota::{Quota, SECOND};
@@ -32,8 +32,8 @@ impl Backend for Off {
     }
 
     fn debtors(&self, _: &DebtorQuery) -> Answer<DebtorReport> {
-        let none = DebtorPage::new(self.clock.now(), Vec::new(), None);
-        Answer::Ready(Ok(DebtorReport::Page(none)))
+        let (at, debtors) = (self.clock.now(), Vec::new());
+        Answer::Ready(Ok(DebtorReport::Page { at, debtors, next: None }))
     }
 }
 

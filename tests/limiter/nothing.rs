@@ -138,10 +138,11 @@ fn penalties_blocks_and_resets_count_by_the_own_numbers_of_a_limit_that_is_pause
     let owed = at_once(limiter.penalize(&FREE, 150).key(7)).unwrap();
     assert_eq!((owed.tokens().to_string().as_str(), owed.capacity()), ("-50", 100));
     at_once(limiter.block(&FREE, HOUR).key(8)).unwrap();
-    let DebtorReport::Count(count) = at_once(limiter.debtors(&FREE)).unwrap() else {
+    let DebtorReport::Count { in_debt, blocked, .. } = at_once(limiter.debtors(&FREE)).unwrap()
+    else {
         panic!("memory counts")
     };
-    assert_eq!((count.in_debt(), count.blocked()), (1, 1));
+    assert_eq!((in_debt, blocked), (1, 1));
     limiter.replace(&FREE, *FREE.quota()).unwrap();
     assert_eq!(at_once(limiter.peek(&FREE).key(7)).unwrap().tokens().to_string(), "-50");
     let blocked = at_once(limiter.peek(&FREE).key(8)).unwrap();

@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::path::{below, encode, key_segment};
 use super::query::{ListQuery, name_of};
-use tollgate::backend::{DebtorCount, DebtorKind, DebtorPage, OnFailure};
+use tollgate::backend::{DebtorKind, OnFailure};
+use tollgate::clock::Timestamp;
 use tollgate::limiter::{Debtor, Limit, Snapshot};
 use tollgate::quota::Kind;
 
@@ -89,24 +90,26 @@ fn debtor(debtor: &Debtor, path: &str) -> Value {
 /// A page of a list.
 pub(super) fn page(
     limit: &Limit,
-    query: &ListQuery,
-    page: &DebtorPage<Debtor>,
+    at: Timestamp,
+    debtors: &[Debtor],
+    next: Option<String>,
     path: &str,
 ) -> Value {
-    let debtors: Vec<_> = page.debtors().iter().map(|one| debtor(one, path)).collect();
-    json!({
-        "limit": limit.name(),
-        "at": page.at(),
-        "debtors": debtors,
-        "next": page.next().map(|next| query.following(next)),
-    })
+    let debtors: Vec<_> = debtors.iter().map(|one| debtor(one, path)).collect();
+    json!({ "limit": limit.name(), "at": at, "debtors": debtors, "next": next })
 }
 
-/// What a store counts that keeps no keys. `debtors` is null, and no empty list.
-pub(super) fn count(limit: &Limit, query: &ListQuery, count: &DebtorCount) -> Value {
+/// What a store counts that keeps no keys.
+pub(super) struct Count {
+    pub(super) at: Timestamp,
+    pub(super) in_debt: u64,
+    pub(super) blocked: u64,
+}
+
+/// A count; `debtors` is null, and no empty list.
+pub(super) fn count(limit: &Limit, query: &ListQuery, count: &Count) -> Value {
     let mut counts = Map::new();
-    for (kind, found) in
-        [(DebtorKind::InDebt, count.in_debt()), (DebtorKind::Blocked, count.blocked())]
+    for (kind, found) in [(DebtorKind::InDebt, count.in_debt), (DebtorKind::Blocked, count.blocked)]
     {
         if query.kind.is_none_or(|only| only == kind) {
             counts.insert(name_of(kind).to_owned(), json!(found));
@@ -114,7 +117,7 @@ pub(super) fn count(limit: &Limit, query: &ListQuery, count: &DebtorCount) -> Va
     }
     json!({
         "limit": limit.name(),
-        "at": count.at(),
+        "at": count.at,
         "debtors": null,
         "count": counts,
         "detail": format!(

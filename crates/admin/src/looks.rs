@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use tokio::task::yield_now;
 
 use super::error::AdminError;
+use super::json::Count;
 use super::query::ListQuery;
 use super::state::AdminState;
 use super::{json as shown, path, query, reply};
-use tollgate::backend::{DebtorCount, DebtorReport, Key};
+use tollgate::backend::{DebtorReport, Key};
 use tollgate::limiter::{Limit, RateLimited, RateLimiter};
 
 /// `GET /`
@@ -53,9 +54,13 @@ pub(super) async fn list_debtors(
     let asked = ListQuery::parse(asked.as_deref())?;
     let call = state.limiter().debtors(limit).max(asked.max).only(asked.kind);
     match call.after(asked.after.clone()).await? {
-        DebtorReport::Page(page) => Ok(reply::json(&shown::page(limit, &asked, &page, uri.path()))),
-        DebtorReport::Count(first) => {
-            let count = count_all(state.limiter(), limit, &asked, first).await?;
+        DebtorReport::Page { at, debtors, next } => {
+            let next = next.map(|next| asked.following(&next));
+            Ok(reply::json(&shown::page(limit, at, &debtors, next, uri.path())))
+        }
+        DebtorReport::Count { at, in_debt, blocked, next } => {
+            let first = Count { at, in_debt, blocked };
+            let count = count_all(state.limiter(), limit, &asked, first, next).await?;
             Ok(reply::json(&shown::count(&state.in_force(limit), &asked, &count)))
         }
         _ => Err(AdminError::new(
@@ -70,17 +75,17 @@ async fn count_all(
     limiter: &RateLimiter,
     limit: &Limit,
     asked: &ListQuery,
-    first: DebtorCount,
-) -> Result<DebtorCount, RateLimited> {
-    let mut count = first;
-    while let Some(next) = count.next().cloned() {
+    mut count: Count,
+    mut next: Option<String>,
+) -> Result<Count, RateLimited> {
+    while let Some(cursor) = next {
         yield_now().await;
-        let call = limiter.debtors(limit).only(asked.kind).after(next);
-        match call.await? {
-            DebtorReport::Count(more) => count = count.merge(more),
-            // Not reached: a store that counts does not list.
-            _ => break,
-        }
+        let call = limiter.debtors(limit).only(asked.kind).after(cursor);
+        // Not reached: a store that counts does not list.
+        let DebtorReport::Count { at, in_debt, blocked, next: more } = call.await? else { break };
+        let in_debt = count.in_debt.saturating_add(in_debt);
+        count = Count { at, in_debt, blocked: count.blocked.saturating_add(blocked) };
+        next = more;
     }
     Ok(count)
 }

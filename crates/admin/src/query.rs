@@ -1,7 +1,7 @@
 //! The parameters of a query.
 
 use super::error::AdminError;
-use tollgate::backend::{DebtorCursor, DebtorKind, DebtorQuery};
+use tollgate::backend::{DebtorKind, DebtorQuery};
 use tollgate::kit::excerpt;
 
 /// The largest page.
@@ -12,7 +12,7 @@ const MAX: usize = 1_000;
 pub(super) struct ListQuery {
     pub(super) kind: Option<DebtorKind>,
     pub(super) max: usize,
-    pub(super) after: Option<DebtorCursor>,
+    pub(super) after: Option<String>,
 }
 
 impl ListQuery {
@@ -30,7 +30,7 @@ impl ListQuery {
                         ))
                     })?;
                 }
-                "after" => parsed.after = Some(DebtorCursor::new(&*value)),
+                "after" => parsed.after = Some(value.into_owned()),
                 _ => return Err(unknown(&name, "`state`, `max` and `after`")),
             }
         }
@@ -38,9 +38,9 @@ impl ListQuery {
     }
 
     /// The query of the page behind this one.
-    pub(super) fn following(&self, next: &DebtorCursor) -> String {
+    pub(super) fn following(&self, next: &str) -> String {
         let state = self.kind.map_or(String::new(), |kind| format!("&state={}", name_of(kind)));
-        format!("?after={}&max={}{state}", super::path::encode(next.as_str()), self.max)
+        format!("?after={}&max={}{state}", super::path::encode(next), self.max)
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::task::spawn_blocking;
 
 use super::NAME;
 use super::file::BucketFile;
-use tollgate::backend::{BackendError, DebtorBucket, DebtorPage};
+use tollgate::backend::{BackendError, DebtorReport};
 use tollgate::clock::Clock;
 use tollgate_kit::debtors::SortedPage;
 
@@ -19,7 +19,7 @@ pub(super) async fn fill(
     file: Arc<BucketFile>,
     clock: Arc<dyn Clock>,
     page: SortedPage,
-) -> Result<DebtorPage<DebtorBucket>, BackendError> {
+) -> Result<DebtorReport, BackendError> {
     let work = spawn_blocking(move || read(&file, &*clock, page));
     let panic = |_| BackendError::internal(NAME, "the database panicked while it was read");
     work.await.map_err(panic)?
@@ -29,7 +29,7 @@ fn read(
     file: &BucketFile,
     clock: &dyn Clock,
     mut page: SortedPage,
-) -> Result<DebtorPage<DebtorBucket>, BackendError> {
+) -> Result<DebtorReport, BackendError> {
     let reader = file.reader()?;
     // After the snapshot that the reader has: a bucket that was charged later than this time would
     // seem to be blocked.

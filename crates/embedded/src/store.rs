@@ -290,7 +290,7 @@ impl Backend for Embedded {
                 store.flush().await?;
                 list::fill(Arc::clone(&store.0.file), Arc::clone(&store.0.clock), page).await
             };
-            in_time(NAME, deadline, page).await?.map(DebtorReport::Page)
+            in_time(NAME, deadline, page).await?
         })
     }
 }

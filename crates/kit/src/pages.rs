@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::batch::{Batcher, Carrier};
-use tollgate::backend::{Answer, BackendError, DebtorBucket, DebtorPage, DebtorReport};
+use tollgate::backend::{Answer, BackendError, DebtorReport};
 
 /// Lets a store make one page at a time, however many are asked for.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +50,7 @@ impl PageTurns {
         &self,
         batcher: &Batcher<C>,
         time: PageTime,
-        page: impl Future<Output = Result<DebtorPage<DebtorBucket>, BackendError>> + Send + 'static,
+        page: impl Future<Output = Result<DebtorReport, BackendError>> + Send + 'static,
     ) -> Answer<DebtorReport> {
         let (turns, within) = (Arc::clone(&self.0), batcher.within());
         let page = batcher.spawn(async move {
@@ -62,7 +62,7 @@ impl PageTurns {
             let late = |_| Err(BackendError::timeout(C::STORE, within));
             timeout_at(time.deadline, page).await.unwrap_or_else(late)
         });
-        Answer::pending(async move { page.await.map(DebtorReport::Page) })
+        Answer::pending(page)
     }
 }
 

@@ -36,6 +36,6 @@ impl<S: SwapStore> Optimistic<S> {
             });
             page.take(entries, last, at);
         }
-        Ok(DebtorReport::Page(page.finish(at)))
+        Ok(page.finish(at))
     }
 }

@@ -16,9 +16,7 @@ use super::carrier::PostgresCarrier;
 use super::statement_error::StatementError;
 use super::store_name::STORE;
 use tollgate::algebra::Bucket;
-use tollgate::backend::{
-    Answer, BackendError, BucketRecord, DebtorBucket, DebtorPage, DebtorQuery, DebtorReport,
-};
+use tollgate::backend::{Answer, BackendError, BucketRecord, DebtorQuery, DebtorReport};
 use tollgate::clock::Timestamp;
 use tollgate_kit::batch::Batcher;
 use tollgate_kit::debtors::{KeyRange, SortedPage};
@@ -52,7 +50,7 @@ async fn fill(
     batcher: Batcher<PostgresCarrier>,
     names: Arc<KeyNames>,
     time: PageTime,
-) -> Result<DebtorPage<DebtorBucket>, BackendError> {
+) -> Result<DebtorReport, BackendError> {
     let (mut at, mut steps) = (None, 0_usize);
     while let Some(range) = page.place() {
         if steps >= MAX_STEPS || (steps > 0 && time.is_over()) {

@@ -21,9 +21,7 @@ use siphasher::sip::SipHasher13;
 use super::carrier::RedisCarrier;
 use super::link::Link;
 use super::script::stored_record;
-use tollgate::backend::{
-    Answer, BackendError, DebtorBucket, DebtorCursor, DebtorPage, DebtorQuery, DebtorReport,
-};
+use tollgate::backend::{Answer, BackendError, DebtorQuery, DebtorReport};
 use tollgate::clock::Timestamp;
 use tollgate_kit::batch::{Batcher, Carrier as _};
 use tollgate_kit::debtors::{NameParts, PageDraft};
@@ -70,12 +68,9 @@ impl fmt::Display for ScanPlace {
     }
 }
 
-fn read_cursor(
-    cursor: &DebtorCursor,
-    batcher: &Batcher<RedisCarrier>,
-) -> Result<ScanPlace, BackendError> {
+fn read_cursor(cursor: &str, batcher: &Batcher<RedisCarrier>) -> Result<ScanPlace, BackendError> {
     let unknown = || BackendError::unknown_cursor(RedisCarrier::STORE, cursor);
-    let numbers = cursor.as_str().split('.').map(str::parse::<u64>).collect::<Result<Vec<_>, _>>();
+    let numbers = cursor.split('.').map(str::parse::<u64>).collect::<Result<Vec<_>, _>>();
     let Ok([slot, scan, listed @ ..]) = numbers.as_deref() else { return Err(unknown()) };
     let slot = u16::try_from(*slot).ok().filter(|slot| batcher.carrier().link.may_have_slot(*slot));
     Ok(ScanPlace { slot: slot.ok_or_else(unknown)?, scan: *scan, listed: listed.to_vec() })
@@ -105,7 +100,7 @@ impl DebtorScan {
         &self.batcher.carrier().link
     }
 
-    async fn run(mut self, first: ScanPlace) -> Result<DebtorPage<DebtorBucket>, BackendError> {
+    async fn run(mut self, first: ScanPlace) -> Result<DebtorReport, BackendError> {
         let pattern = self.names.pattern(self.draft.query().limit());
         let (first, mut place, mut steps) = (first.slot, Some(first), 0_usize);
         while let Some(here) = &place {
@@ -132,8 +127,7 @@ impl DebtorScan {
             Some(at) => at,
             None => self.now(first).await?,
         };
-        let next = place.map(|place| DebtorCursor::from(place.to_string()));
-        Ok(self.draft.finish(at, next))
+        Ok(self.draft.finish(at, place.map(|place| place.to_string())))
     }
 
     /// Makes a step, and returns where the scan goes on.

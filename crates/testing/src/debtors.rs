@@ -62,15 +62,15 @@ pub async fn list(
     let (mut found, mut pages, mut cursor) = (BTreeMap::new(), 0, None);
     loop {
         let report = limiter.debtors(limit).only(kind).max(max).after(cursor).await.unwrap();
-        let DebtorReport::Page(page) = report else { panic!("{report:?} is no page") };
+        let DebtorReport::Page { at, debtors, next } = report else { panic!("{report:?}") };
         pages += 1;
-        assert!(page.debtors().len() <= max);
-        for debtor in page.debtors() {
-            assert!(debtor.snapshot().at() == page.at() && debtor.snapshot().remaining() == 0);
+        assert!(debtors.len() <= max);
+        for debtor in debtors {
+            assert!(debtor.snapshot().at() == at && debtor.snapshot().remaining() == 0);
             assert!(kind.is_none_or(|kind| debtor.kind() == kind), "{debtor:?}");
             *found.entry(debtor.key().to_string()).or_insert(0) += 1;
         }
-        cursor = page.next().cloned();
+        cursor = next;
         if cursor.is_none() {
             return (found, pages);
         }

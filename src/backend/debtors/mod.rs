@@ -1,13 +1,12 @@
 //! Which buckets of a limit are in debt or blocked: what a store is asked, and what it answers.
 
-mod cursor;
 mod kind;
 mod query;
 mod report;
 mod stored_key;
+mod unknown_cursor;
 
-pub use self::cursor::DebtorCursor;
 pub use self::kind::DebtorKind;
 pub use self::query::DebtorQuery;
-pub use self::report::{DebtorBucket, DebtorCount, DebtorPage, DebtorReport};
+pub use self::report::{DebtorBucket, DebtorReport};
 pub use self::stored_key::StoredKey;

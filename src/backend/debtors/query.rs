@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use super::cursor::DebtorCursor;
 use super::kind::DebtorKind;
 use super::report::DebtorBucket;
 use super::stored_key::StoredKey;
@@ -46,7 +45,7 @@ pub struct DebtorQuery {
     earlier: HashSet<Bucket>,
     kind: Option<DebtorKind>,
     max: usize,
-    after: Option<DebtorCursor>,
+    after: Option<String>,
 }
 
 impl DebtorQuery {
@@ -88,10 +87,9 @@ impl DebtorQuery {
         self
     }
 
-    /// Asks for what comes behind a page, by its [`next`](super::DebtorPage::next); for the first
-    /// page if not set.
+    /// Asks for what comes behind a page, by its `next`; for the first page if not set.
     #[must_use]
-    pub fn after(mut self, cursor: impl Into<Option<DebtorCursor>>) -> Self {
+    pub fn after(mut self, cursor: impl Into<Option<String>>) -> Self {
         self.after = cursor.into();
         self
     }
@@ -142,8 +140,8 @@ impl DebtorQuery {
 
     /// Where the page begins; `None` for the first page.
     #[must_use]
-    pub const fn get_after(&self) -> Option<&DebtorCursor> {
-        self.after.as_ref()
+    pub fn get_after(&self) -> Option<&str> {
+        self.after.as_deref()
     }
 
     /// The kind of a bucket in this state, if it is asked for.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::shard::Shard;
 use super::shards::Shards;
-use crate::backend::{BackendError, BucketRecord, DebtorCount, DebtorCursor, DebtorQuery};
+use crate::backend::{BackendError, BucketRecord, DebtorKind, DebtorQuery, DebtorReport};
 use crate::clock::Timestamp;
 
 /// After so many slots a count ends, at the end of a shard: in less than a millisecond.
@@ -17,24 +17,28 @@ pub(super) fn count_debtors(
     shards: &Shards,
     query: &DebtorQuery,
     now: impl Fn() -> Timestamp,
-) -> Result<DebtorCount, BackendError> {
+) -> Result<DebtorReport, BackendError> {
     let first = match query.get_after() {
         None => 0,
         Some(cursor) => {
-            let index = cursor.as_str().parse().ok().filter(|index| *index < shards.count());
+            let index = cursor.parse().ok().filter(|index| *index < shards.count());
             index.ok_or_else(|| BackendError::unknown_cursor("memory", cursor))?
         }
     };
-    let mut count = DebtorCount::new(now());
-    let mut looks = 0_usize;
+    let at = now();
+    let (mut in_debt, mut blocked, mut looks, mut next) = (0_u64, 0_u64, 0_usize, None);
     for (index, shard) in shards.iter().enumerate().skip(first) {
         if looks >= MAX_LOOKS {
-            let next = DebtorCursor::new(index.to_string());
-            return Ok(count.with_next(Some(next)));
+            next = Some(index.to_string());
+            break;
         }
-        looks = looks.saturating_add(count_shard(shard, query, &now, &mut count));
+        let slots = count_shard(shard, query, &now, |kind| match kind {
+            DebtorKind::InDebt => in_debt = in_debt.saturating_add(1),
+            DebtorKind::Blocked => blocked = blocked.saturating_add(1),
+        });
+        looks = looks.saturating_add(slots);
     }
-    Ok(count)
+    Ok(DebtorReport::Count { at, in_debt, blocked, next })
 }
 
 /// Counts the buckets of one shard, and returns how many slots it has.
@@ -42,7 +46,7 @@ fn count_shard(
     shard: &Mutex<Shard>,
     query: &DebtorQuery,
     now: impl Fn() -> Timestamp,
-    count: &mut DebtorCount,
+    mut found: impl FnMut(DebtorKind),
 ) -> usize {
     let shard = shard.lock();
     // Under the lock, as for a charge: a bucket that was charged later would seem to be blocked.
@@ -58,7 +62,7 @@ fn count_shard(
             continue;
         };
         if let Some(kind) = query.count(&BucketRecord::new(own, slot.state()), now) {
-            count.add(kind);
+            found(kind);
         }
     }
     shard.table.slots()

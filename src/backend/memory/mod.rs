@@ -206,8 +206,8 @@ impl Memory {
     /// # async fn main() -> Result<(), tollgate::RateLimited> {
     /// let limiter = RateLimiter::new(Memory::new().keep_keys());
     /// limiter.block(&LOGIN, HOUR).key("mallory").await?;
-    /// let page = limiter.debtors(&LOGIN).await?.into_page().unwrap();
-    /// assert_eq!(page.debtors()[0].key().to_string(), "mallory");
+    /// let debtors = limiter.debtors(&LOGIN).await?.into_debtors().unwrap();
+    /// assert_eq!(debtors[0].key().to_string(), "mallory");
     /// # Ok(())
     /// # }
     /// ```
@@ -443,9 +443,8 @@ impl Backend for Memory {
     /// Answers a [`Count`](DebtorReport::Count), unless it [keeps keys](Self::keep_keys).
     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
         if let Some(names) = &self.names {
-            return Answer::Ready(self.list_debtors(names, query).map(DebtorReport::Page));
+            return Answer::Ready(self.list_debtors(names, query));
         }
-        let count = debtors::count_debtors(&self.shards, query, || self.now());
-        Answer::Ready(count.map(DebtorReport::Count))
+        Answer::Ready(debtors::count_debtors(&self.shards, query, || self.now()))
     }
 }

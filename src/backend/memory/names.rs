@@ -17,9 +17,7 @@ use super::Memory;
 use super::known_names::{MAX_LOOKS, Names};
 use crate::backend::charge::BucketId;
 use crate::backend::owned::OwnedBucketId;
-use crate::backend::{
-    BackendError, BucketRecord, DebtorBucket, DebtorCursor, DebtorPage, DebtorQuery, Key, StoredKey,
-};
+use crate::backend::{BackendError, BucketRecord, DebtorQuery, DebtorReport, Key, StoredKey};
 use crate::clock::Timestamp;
 
 /// So many names are looked after for each one that is kept.
@@ -52,7 +50,7 @@ impl Memory {
         &self,
         names: &Names,
         query: &DebtorQuery,
-    ) -> Result<DebtorPage<DebtorBucket>, BackendError> {
+    ) -> Result<DebtorReport, BackendError> {
         let limit = query.limit();
         let after = match query.get_after() {
             None => None,
@@ -83,16 +81,16 @@ impl Memory {
         }
         let is_full = looks.len() >= MAX_LOOKS;
         let last = last.or_else(|| looks.last().filter(|_| is_full));
-        Ok(DebtorPage::new(at, debtors, last.map(|name| cursor_at(name.as_id()))))
+        Ok(DebtorReport::Page { at, debtors, next: last.map(|name| cursor_at(name.as_id())) })
     }
 }
 
-fn cursor_at(id: BucketId<'_>) -> DebtorCursor {
-    DebtorCursor::new(format!("{}.{}", id.shard_index(), id.key().to_text()))
+fn cursor_at(id: BucketId<'_>) -> String {
+    format!("{}.{}", id.shard_index(), id.key().to_text())
 }
 
-fn read_cursor(limit: &str, cursor: &DebtorCursor) -> Option<OwnedBucketId> {
-    let (shard, key) = cursor.as_str().split_once('.')?;
+fn read_cursor(limit: &str, cursor: &str) -> Option<OwnedBucketId> {
+    let (shard, key) = cursor.split_once('.')?;
     let key = Key::from_text(key).ok()?;
     Some(BucketId::new(limit, &key).shard(shard.parse().ok()?).into_owned())
 }

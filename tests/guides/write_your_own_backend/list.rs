@@ -1,9 +1,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use tollgate::backend::{
-    BackendError, BucketRecord, DebtorCursor, DebtorPage, DebtorQuery, DebtorReport, StoredKey,
-};
+use tollgate::backend::{BackendError, BucketRecord, DebtorQuery, DebtorReport, StoredKey};
 use tollgate::{Key, Timestamp};
 
 /// The limit, the text form of the key, and the shard.
@@ -19,7 +17,7 @@ fn list(
         None => Bound::Included(name("", 0)),
         Some(cursor) => {
             let unknown = || BackendError::unknown_cursor("table", cursor);
-            let (shard, key) = cursor.as_str().split_once('.').ok_or_else(unknown)?;
+            let (shard, key) = cursor.split_once('.').ok_or_else(unknown)?;
             Bound::Excluded(name(key, shard.parse().map_err(|_| unknown())?))
         }
     };
@@ -28,8 +26,7 @@ fn list(
     let of_limit = rows.take_while(|((limit, ..), _)| limit == query.limit());
     for (looks, ((_, text, shard), row)) in of_limit.enumerate() {
         if looks == 1_000 || debtors.len() == query.get_max() {
-            let (debtors, next) = (debtors, next.map(DebtorCursor::from));
-            return Ok(DebtorReport::Page(DebtorPage::new(now, debtors, next)));
+            return Ok(DebtorReport::Page { at: now, debtors, next });
         }
         next = Some(format!("{shard}.{text}"));
         let (Ok(key), Some(record)) = (Key::from_text(text), BucketRecord::from_numbers(*row))
@@ -38,7 +35,7 @@ fn list(
         };
         debtors.extend(query.debtor(StoredKey::Key(key), *shard, &record, now));
     }
-    Ok(DebtorReport::Page(DebtorPage::new(now, debtors, None)))
+    Ok(DebtorReport::Page { at: now, debtors, next: None })
 }
 
 mod tests {
@@ -60,9 +57,10 @@ mod tests {
         let (mut found, mut pages, mut cursor) = (0, 0, None);
         loop {
             let query = DebtorQuery::new("login", &bucket).max(100).after(cursor);
-            let page = list(&table, &query, Timestamp::UNIX_EPOCH).unwrap().into_page().unwrap();
-            (found, pages) = (found + page.debtors().len(), pages + 1);
-            cursor = page.next().cloned();
+            let report = list(&table, &query, Timestamp::UNIX_EPOCH).unwrap();
+            let DebtorReport::Page { debtors, next, .. } = report else { panic!("{report:?}") };
+            (found, pages) = (found + debtors.len(), pages + 1);
+            cursor = next;
             if cursor.is_none() {
                 break;
             }

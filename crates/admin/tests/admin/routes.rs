@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tollgate::algebra::State;
 use tollgate::backend::{
-    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, DebtorBucket, DebtorPage,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, DebtorBucket,
     DebtorQuery, DebtorReport, Memory, StoredKey,
 };
 use tollgate::clock::ManualClock;
@@ -569,7 +569,7 @@ impl Backend for Listing {
         let debt = State { value: -1, ts: START };
         let bucket = |key: &&str| DebtorBucket::new(StoredKey::Key(Key::from(*key)), 0, debt);
         let debtors = self.1.iter().map(bucket).collect();
-        Answer::Ready(Ok(DebtorReport::Page(DebtorPage::new(START, debtors, None))))
+        Answer::Ready(Ok(DebtorReport::Page { at: START, debtors, next: None }))
     }
 }
 

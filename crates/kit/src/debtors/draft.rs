@@ -2,7 +2,7 @@
 
 use tollgate::backend::BucketRecord;
 use tollgate::backend::StoredKey;
-use tollgate::backend::{DebtorBucket, DebtorCursor, DebtorPage, DebtorQuery};
+use tollgate::backend::{DebtorQuery, DebtorReport};
 use tollgate::clock::Timestamp;
 
 /// What the name of a bucket says, besides the limit.
@@ -47,10 +47,10 @@ impl PageDraft {
     }
 
     /// The page, with each bucket as it stands at this time.
-    pub fn finish(self, at: Timestamp, next: Option<DebtorCursor>) -> DebtorPage<DebtorBucket> {
+    pub fn finish(self, at: Timestamp, next: Option<String>) -> DebtorReport {
         let Self { query, found } = self;
         let judge =
             |(parts, record): (NameParts, _)| query.debtor(parts.key, parts.shard, &record, at);
-        DebtorPage::new(at, found.into_iter().filter_map(judge).collect(), next)
+        DebtorReport::Page { at, debtors: found.into_iter().filter_map(judge).collect(), next }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::draft::{NameParts, PageDraft};
 
 use tollgate::backend::{BackendError, BucketRecord};
-use tollgate::backend::{DebtorBucket, DebtorCursor, DebtorPage, DebtorQuery};
+use tollgate::backend::{DebtorQuery, DebtorReport};
 use tollgate::clock::Timestamp;
 
 /// The two ranges in which the names of a limit lie, in the order of their bytes, each from its first
@@ -42,9 +42,9 @@ impl KeyRange {
 
     /// The range of a cursor: a whole one, or what is behind a name, which the cursor has in digits
     /// from the start of its range on. `None` if there is no such cursor.
-    fn of_cursor(ranges: &NameRanges, cursor: &DebtorCursor) -> Option<Self> {
-        let Some((nth, digits)) = cursor.as_str().split_once('.') else {
-            return Self::whole(ranges, cursor.as_str().parse().ok()?);
+    fn of_cursor(ranges: &NameRanges, cursor: &str) -> Option<Self> {
+        let Some((nth, digits)) = cursor.split_once('.') else {
+            return Self::whole(ranges, cursor.parse().ok()?);
         };
         let range = Self::whole(ranges, nth.parse().ok()?)?;
         let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
@@ -58,14 +58,14 @@ impl KeyRange {
     }
 
     /// The cursor of a name in this range.
-    fn cursor(&self, ranges: &NameRanges, name: &[u8]) -> DebtorCursor {
+    fn cursor(&self, ranges: &NameRanges, name: &[u8]) -> String {
         let start = ranges.get(self.nth).map_or(0, |[first, _]| first.len());
         let mut text = format!("{}.", self.nth);
         for byte in name.get(start..).unwrap_or_default() {
             // Writing to a string does not fail.
             let _ = write!(text, "{byte:02x}");
         }
-        DebtorCursor::from(text)
+        text
     }
 }
 
@@ -76,7 +76,7 @@ pub struct SortedPage {
     draft: PageDraft,
     /// Where the next step begins; `None` at the end.
     place: Option<KeyRange>,
-    next: Option<DebtorCursor>,
+    next: Option<String>,
 }
 
 /// A name, and what it and its value say; `None` if that is no bucket of the limit.
@@ -137,13 +137,13 @@ impl SortedPage {
             None => {
                 let following = KeyRange::whole(&self.ranges, range.nth.saturating_add(1));
                 // A whole range: the shortest name is its very start.
-                (following.as_ref().map(|range| range.nth.to_string().into()), following)
+                (following.as_ref().map(|range| range.nth.to_string()), following)
             }
         };
     }
 
     /// The page, with each bucket as it stands at this time.
-    pub fn finish(self, at: Timestamp) -> DebtorPage<DebtorBucket> {
+    pub fn finish(self, at: Timestamp) -> DebtorReport {
         self.draft.finish(at, self.next)
     }
 }

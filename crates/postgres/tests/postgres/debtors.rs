@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tollgate::backend::{BackendError, DebtorCursor, DebtorKind};
+use tollgate::backend::{BackendError, DebtorKind, DebtorReport};
 use tollgate::{DAY, HOUR, Key, Limit, Quota, RateLimited, RateLimiter};
 use tollgate_postgres::{Postgres, PostgresBuilder};
 use tollgate_testing::debtors::{all_are_found_beside_a_hammer, each_is_found_once, list};
@@ -58,8 +58,8 @@ async fn keys_and_shards_are_listed_as_they_are_stored() {
     let hashed = hashed.hash_keys(*b"sixteen bytes or").connect().await.unwrap();
     let hashed = RateLimiter::new(hashed);
     hashed.penalize(&DAILY, 30).key("alice").await.unwrap();
-    let page = hashed.debtors(&DAILY).await.unwrap().into_page().unwrap();
-    let [debtor] = page.debtors() else { panic!("{page:?}") };
+    let debtors = hashed.debtors(&DAILY).await.unwrap().into_debtors().unwrap();
+    let [debtor] = &*debtors else { panic!("{debtors:?}") };
     assert!(debtor.key().as_key().is_none() && debtor.key().to_string().starts_with("hmac="));
     // A token takes hours.
     let tokens: f64 = debtor.tokens().to_string().parse().unwrap();
@@ -87,7 +87,7 @@ async fn a_cursor_that_no_page_has_is_an_error_of_its_own() {
     let (limiter, _) = limiter().await;
     for cursor in ["", "x", "2", "+", "2.00", "-1.00", "0.0", "0.0g", "0.+1", "0.0.0", ".", "1.é"]
     {
-        let error = limiter.debtors(&DAILY).after(DebtorCursor::from(cursor)).await.unwrap_err();
+        let error = limiter.debtors(&DAILY).after(cursor.to_owned()).await.unwrap_err();
         assert!(cause(&error).is_unknown_cursor() && !error.is_outage(), "{cursor}: {error:?}");
     }
 }
@@ -101,9 +101,9 @@ async fn a_cursor_stays_within_its_limit() {
         limiter.block(&limit, HOUR).key(name).await.unwrap();
     }
     for cursor in ["0", "1", "0.", "1.", "0.00", "0.ff", "1.00", "1.64", "1.ffffff", "0.3a"] {
-        let page = limiter.debtors(&DAILY).after(DebtorCursor::from(cursor)).await.unwrap();
-        let page = page.into_page().unwrap();
-        assert!(page.debtors().iter().all(|one| one.key().to_string() == "daily"), "{page:?}");
+        let page = limiter.debtors(&DAILY).after(cursor.to_owned()).await.unwrap();
+        let page = page.into_debtors().unwrap();
+        assert!(page.iter().all(|one| one.key().to_string() == "daily"), "{page:?}");
     }
 }
 
@@ -151,6 +151,7 @@ async fn a_page_reads_no_more_of_a_large_table_than_its_part() {
     let fetched = read.strip_prefix("0|f\n0|").and_then(|count| count.parse::<u32>().ok());
     // The planner reads the ends of the index as well.
     assert!(fetched.is_some_and(|count| (500..510).contains(&count)), "{read}");
-    let page = limiter.debtors(&DAILY).await.unwrap().into_page().unwrap();
-    assert!(page.debtors().is_empty() && page.next().is_some(), "{page:?}");
+    let report = limiter.debtors(&DAILY).await.unwrap();
+    let DebtorReport::Page { debtors, next, .. } = report else { panic!("{report:?}") };
+    assert!(debtors.is_empty() && next.is_some(), "{debtors:?}");
 }

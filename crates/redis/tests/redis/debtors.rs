@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::time::Duration;
 
-use tollgate::backend::{BackendError, DebtorCursor, DebtorKind, StoredKey};
+use tollgate::backend::{BackendError, DebtorKind, DebtorReport, StoredKey};
 use tollgate::{DAY, HOUR, Key, Limit, Quota, RateLimited, RateLimiter};
 use tollgate_redis::{HashTag, Redis, RedisBuilder};
 use tollgate_testing::debtors::{all_are_found_beside_a_hammer, each_is_found_once, list};
@@ -62,8 +62,8 @@ async fn keys_are_listed_as_they_are_stored() {
     }
     let hashed = connect(Redis::at(server.url()).prefix("h").hash_keys(*b"sixteen bytes or")).await;
     hashed.penalize(&DAILY, 30).key("alice").await.unwrap();
-    let page = hashed.debtors(&DAILY).await.unwrap().into_page().unwrap();
-    let [debtor] = page.debtors() else { panic!("{page:?}") };
+    let debtors = hashed.debtors(&DAILY).await.unwrap().into_debtors().unwrap();
+    let [debtor] = &*debtors else { panic!("{debtors:?}") };
     let StoredKey::Digest(digest) = debtor.key() else { panic!("{debtor:?}") };
     assert!(digest.starts_with("hmac=") && digest.len() == 37, "{digest}");
     // A token takes hours.
@@ -78,20 +78,22 @@ async fn each_shard_in_debt_is_listed_by_itself() {
     let server = Server::start();
     let limiter = connect(Redis::at(server.url())).await;
     limiter.block(&SHARDS, HOUR).key("acme").await.unwrap();
-    let page = limiter.debtors(&SHARDS).await.unwrap().into_page().unwrap();
-    let mut shards: Vec<_> = page.debtors().iter().map(|debtor| debtor.shard_index()).collect();
+    let report = limiter.debtors(&SHARDS).await.unwrap();
+    let DebtorReport::Page { at, debtors, .. } = report else { panic!("{report:?}") };
+    let mut shards: Vec<_> = debtors.iter().map(|debtor| debtor.shard_index()).collect();
     shards.sort_unstable();
     assert_eq!(shards, (0..10).collect::<Vec<_>>());
-    for debtor in page.debtors() {
+    for debtor in debtors {
         assert_eq!(debtor.key().as_key(), Some(&Key::from("acme")));
         // A block leaves the bucket one unit short, until it ends.
         assert_eq!(debtor.state().value, -1);
         let until = debtor.snapshot().blocked_until().unwrap();
-        assert!(until > page.at() && until <= page.at() + HOUR);
+        assert!(until > at && until <= at + HOUR);
     }
     limiter.reset(&SHARDS).key("acme").await.unwrap();
-    let page = limiter.debtors(&SHARDS).await.unwrap().into_page().unwrap();
-    assert_eq!((page.debtors().len(), page.next()), (0, None));
+    let report = limiter.debtors(&SHARDS).await.unwrap();
+    let DebtorReport::Page { debtors, next, .. } = report else { panic!("{report:?}") };
+    assert_eq!((debtors.len(), next), (0, None));
 }
 
 /// A step that is made again reached further than before once names were gone, and names of that part
@@ -106,12 +108,12 @@ async fn no_debtor_is_missed_where_other_names_go_between_two_pages() {
     }
     let (mut found, mut cursor, mut gone) = (BTreeSet::new(), None, 0);
     loop {
-        let page = limiter.debtors(&DAILY).max(1).after(cursor).await.unwrap();
-        let page = page.into_page().unwrap();
-        found.extend(page.debtors().iter().map(|debtor| debtor.key().to_string()));
+        let report = limiter.debtors(&DAILY).max(1).after(cursor).await.unwrap();
+        let DebtorReport::Page { debtors, next, .. } = report else { panic!("{report:?}") };
+        found.extend(debtors.iter().map(|debtor| debtor.key().to_string()));
         server.command(&["DEL", &format!("other:{gone}")]);
         gone += 1;
-        cursor = page.next().cloned();
+        cursor = next;
         if cursor.is_none() {
             break;
         }
@@ -147,12 +149,12 @@ async fn a_cursor_that_no_page_has_is_an_error_of_its_own() {
     for cursor in
         ["", "x", "0", "1.0", "0.0.", "0.-1", "0.0.x", "0.18446744073709551616", "99999.0"]
     {
-        let error = limiter.debtors(&DAILY).after(DebtorCursor::from(cursor)).await.unwrap_err();
+        let error = limiter.debtors(&DAILY).after(cursor.to_owned()).await.unwrap_err();
         assert!(cause(&error).is_unknown_cursor() && !error.is_outage(), "{cursor}: {error:?}");
     }
     // A number of its own means no more than another place to begin.
-    let page = limiter.debtors(&DAILY).after(DebtorCursor::from("0.77.5")).await.unwrap();
-    assert!(page.into_page().is_some());
+    let page = limiter.debtors(&DAILY).after("0.77.5".to_owned()).await.unwrap();
+    assert!(page.into_debtors().is_some());
 }
 
 /// The rights that decisions need suffice for them, and not for a list.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use std::{env, fs, process};
 
-use tollgate::backend::{DebtorCount, DebtorKind, DebtorPage, DebtorReport, Memory};
+use tollgate::backend::{DebtorKind, DebtorReport, Memory};
 use tollgate::clock::{Clock, ManualClock, SystemClock};
 use tollgate::limiter::Debtor;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter};
@@ -18,9 +18,9 @@ use tollgate_testing::{START, at_once};
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 
 #[track_caller]
-fn count(report: DebtorReport<Debtor>) -> DebtorCount {
-    let DebtorReport::Count(count) = report else { panic!("{report:?} is no count") };
-    count
+fn count(report: DebtorReport<Debtor>) -> [u64; 2] {
+    let DebtorReport::Count { in_debt, blocked, .. } = report else { panic!("{report:?}") };
+    [in_debt, blocked]
 }
 
 #[test]
@@ -32,10 +32,8 @@ fn a_list_of_a_leased_limit_is_that_of_the_store() {
     at_once(limiter.block(&HOT, HOUR).key("mallory")).unwrap();
     at_once(limiter.penalize(&HOT, 9_000).key("eve")).unwrap();
     at_once(limiter.block(&LOGIN, HOUR).key("mallory")).unwrap();
-    let found = count(at_once(limiter.debtors(&HOT)).unwrap());
-    assert_eq!((found.in_debt(), found.blocked()), (1, 1));
-    let found = count(at_once(limiter.debtors(&LOGIN)).unwrap());
-    assert_eq!((found.in_debt(), found.blocked()), (0, 1));
+    assert_eq!(count(at_once(limiter.debtors(&HOT)).unwrap()), [1, 1]);
+    assert_eq!(count(at_once(limiter.debtors(&LOGIN)).unwrap()), [0, 1]);
 }
 
 fn open(name: &str) -> RateLimiter {
@@ -61,15 +59,15 @@ async fn each_debtor_of_many_keys_is_found_once() {
 async fn debtors_are_listed_by_the_numbers_in_force() {
     let limiter = open_by("replaced", ManualClock::new(START));
     limiter.limit(&LOGIN).key("alice").cost(5).await.unwrap();
-    let list = async || limiter.debtors(&LOGIN).await.unwrap().into_page().unwrap();
-    assert_eq!(list().await.debtors().len(), 0);
+    let list = async || limiter.debtors(&LOGIN).await.unwrap().into_debtors().unwrap();
+    assert_eq!(list().await.len(), 0);
     limiter.replace(&LOGIN, Quota::token_bucket(3, HOUR)).unwrap();
-    let page = list().await;
-    let [alice] = page.debtors() else { panic!("{page:?}") };
+    let debtors = list().await;
+    let [alice] = &*debtors else { panic!("{debtors:?}") };
     assert_eq!(alice.key().to_string(), "alice");
     assert_eq!((alice.snapshot().capacity(), alice.tokens().to_string().as_str()), (3, "-2"));
     limiter.replace(&LOGIN, *LOGIN.quota()).unwrap();
-    assert_eq!(list().await.debtors().len(), 0);
+    assert_eq!(list().await.len(), 0);
 }
 
 /// Random calls, and numbers that change between them.
@@ -100,18 +98,18 @@ async fn memory_counts_what_another_store_lists() {
             if step > 5 {
                 clock.advance(MINUTE * minutes / 2);
             }
-            let page = listing.debtors(&LOGIN).await.unwrap().into_page().unwrap();
-            assert_eq!(page.next(), None);
-            let named = naming.debtors(&LOGIN).await.unwrap().into_page().unwrap();
-            let shown = |page: &DebtorPage<Debtor>| {
-                let shown = page.debtors().iter().map(|one| (one.key().to_string(), one.state()));
+            let report = listing.debtors(&LOGIN).await.unwrap();
+            assert!(matches!(report, DebtorReport::Page { next: None, .. }), "{report:?}");
+            let page = report.into_debtors().unwrap();
+            let named = naming.debtors(&LOGIN).await.unwrap().into_debtors().unwrap();
+            let shown = |page: &[Debtor]| {
+                let shown = page.iter().map(|one| (one.key().to_string(), one.state()));
                 shown.collect::<BTreeMap<_, _>>()
             };
             assert_eq!(shown(&named), shown(&page), "{seed}");
-            let listed = |kind| page.debtors().iter().filter(|one| one.kind() == kind).count();
+            let listed = |kind| page.iter().filter(|one| one.kind() == kind).count();
             let listed = [DebtorKind::InDebt, DebtorKind::Blocked].map(listed);
-            let count = count(counting.debtors(&LOGIN).await.unwrap());
-            let counted = [count.in_debt(), count.blocked()];
+            let counted = count(counting.debtors(&LOGIN).await.unwrap());
             assert_eq!(counted.map(|number| usize::try_from(number).unwrap()), listed, "{seed}");
             (debtors, counts) = (debtors + listed.iter().sum::<usize>(), counts + 1);
         }

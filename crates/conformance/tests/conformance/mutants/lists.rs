@@ -3,10 +3,7 @@
 use std::fmt::Write as _;
 use std::ops::Bound;
 
-use tollgate::backend::{
-    BucketRecord, DebtorBucket, DebtorCount, DebtorCursor, DebtorKind, DebtorPage, DebtorQuery,
-    DebtorReport, StoredKey,
-};
+use tollgate::backend::{BucketRecord, DebtorBucket, DebtorQuery, DebtorReport, StoredKey};
 use tollgate::clock::Clock;
 
 use super::{Mistake, Records, StoredRecord};
@@ -18,7 +15,7 @@ impl Records {
     /// Goes through all records from the cursor on, which is a name in digits.
     pub(super) fn list(&self, query: &DebtorQuery) -> DebtorReport {
         let after = query.get_after().map_or(Bound::Unbounded, |cursor| {
-            let digits = cursor.as_str().as_bytes().chunks(2);
+            let digits = cursor.as_bytes().chunks(2);
             let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
             Bound::Excluded(digits.map(byte).collect::<Vec<_>>())
         });
@@ -35,12 +32,12 @@ impl Records {
         let next = rest.next().and(last).map(|name| {
             let mut digits = String::new();
             name.iter().for_each(|byte| write!(digits, "{byte:02x}").unwrap());
-            DebtorCursor::from(digits)
+            digits
         });
         if self.mistake == Mistake::LosesOneAtEachPage && next.is_some() && debtors.len() > 1 {
             debtors.pop();
         }
-        DebtorReport::Page(DebtorPage::new(self.clock.now(), debtors, next))
+        DebtorReport::Page { at: self.clock.now(), debtors, next }
     }
 
     fn debtor(&self, query: &DebtorQuery, (id, record): &StoredRecord) -> Option<DebtorBucket> {
@@ -66,14 +63,12 @@ impl Records {
 
     /// Counts all records of these numbers, as a store without names does.
     pub(super) fn count(&self, query: &DebtorQuery) -> DebtorReport {
-        let now = self.clock.now();
-        let mut count = DebtorCount::new(now);
+        let (at, mut in_debt) = (self.clock.now(), 0);
         for (id, record) in self.map.values() {
             let key = StoredKey::Key(id.as_id().key().clone());
-            if query.debtor(key, id.as_id().shard_index(), record, now).is_some() {
-                count.add(DebtorKind::InDebt);
-            }
+            let is_due = query.debtor(key, id.as_id().shard_index(), record, at).is_some();
+            in_debt += u64::from(is_due);
         }
-        DebtorReport::Count(count)
+        DebtorReport::Count { at, in_debt, blocked: 0, next: None }
     }
 }
