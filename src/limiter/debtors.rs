@@ -8,8 +8,8 @@ use super::engine::RateLimiter;
 use super::progress::{BucketCall, Progress};
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot};
-use crate::algebra::{State, Terms, Tokens, Units, charge, charge_slower};
-use crate::backend::{DebtorBucket, DebtorKind, DebtorQuery, DebtorReport, Reading, StoredKey};
+use crate::algebra::{Terms, Units, charge, charge_slower};
+use crate::backend::{Debtor, DebtorKind, DebtorQuery, DebtorReport, Reading};
 use crate::clock::Timestamp;
 
 impl RateLimiter {
@@ -84,7 +84,7 @@ impl RateLimiter {
 
 /// A request for keys that are in debt or blocked, made by [`RateLimiter::debtors`]; await it.
 ///
-/// Its output is `Result<DebtorReport<Debtor>, RateLimited>`.
+/// Its output is `Result<DebtorReport<Snapshot>, RateLimited>`.
 #[derive(Debug)]
 #[must_use = "nothing is asked until it is awaited"]
 pub struct DebtorsCall<'l> {
@@ -117,7 +117,7 @@ impl DebtorsCall<'_> {
 }
 
 impl Future for DebtorsCall<'_> {
-    type Output = Result<DebtorReport<Debtor>, RateLimited>;
+    type Output = Result<DebtorReport<Snapshot>, RateLimited>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { call, query } = &mut *self;
@@ -131,7 +131,11 @@ impl Future for DebtorsCall<'_> {
         let submit = || limiter.backend().debtors(query);
         Poll::Ready(match ready!(progress.poll(cx, submit)) {
             Ok(DebtorReport::Page { at, debtors, next }) => {
-                let read = |bucket| Debtor::new(limiter, limit, bucket, at);
+                let read = |debtor: Debtor| {
+                    let mut snapshot = Snapshot::new(limit, level(limit, &debtor, at));
+                    snapshot.set_kept(debtor.kept());
+                    debtor.with_snapshot(limit.bucket(), snapshot.with_speech(limiter.speech()))
+                };
                 let debtors = debtors.into_iter().map(read).collect();
                 Ok(DebtorReport::Page { at, debtors, next })
             }
@@ -146,7 +150,7 @@ impl Future for DebtorsCall<'_> {
 }
 
 /// How a limit stands for a request of one token, as far as this bucket tells.
-fn level(limit: &Limit, debtor: &DebtorBucket, at: Timestamp) -> Level {
+fn level(limit: &Limit, debtor: &Debtor, at: Timestamp) -> Level {
     let (bucket, terms) = (limit.bucket(), Terms::AT_ONCE);
     let one = bucket.units(1).unwrap_or(Units::MAX);
     let charged = match debtor.kept() {
@@ -159,62 +163,4 @@ fn level(limit: &Limit, debtor: &DebtorBucket, at: Timestamp) -> Level {
         level.wait = None;
     }
     level
-}
-
-/// A key that is in debt or blocked.
-///
-/// See [`RateLimiter::debtors`] for an example.
-#[derive(Clone, Debug)]
-pub struct Debtor {
-    bucket: DebtorBucket,
-    snapshot: Snapshot,
-}
-
-impl Debtor {
-    /// A bucket as it stands at the time of its page.
-    fn new(limiter: &RateLimiter, limit: &Limit, bucket: DebtorBucket, at: Timestamp) -> Self {
-        let mut snapshot = Snapshot::new(limit, level(limit, &bucket, at));
-        snapshot.set_kept(bucket.kept());
-        Self { snapshot: snapshot.with_speech(limiter.speech()), bucket }
-    }
-
-    /// The key, as the store has it.
-    #[must_use]
-    pub const fn key(&self) -> &StoredKey {
-        self.bucket.key()
-    }
-
-    /// Which shard of the limit; 0 if the limit has none.
-    #[must_use]
-    pub const fn shard_index(&self) -> u32 {
-        self.bucket.shard_index()
-    }
-
-    /// Why it is on the list.
-    #[must_use]
-    pub fn kind(&self) -> DebtorKind {
-        // A store that lists what is not in debt breaks the contract, which conformance checks.
-        self.bucket.kind(self.snapshot.at()).unwrap_or(DebtorKind::InDebt)
-    }
-
-    /// The exact tokens of this bucket, which are negative.
-    #[must_use]
-    pub fn tokens(&self) -> Tokens {
-        self.snapshot.limit().bucket().tokens(self.bucket.state().value)
-    }
-
-    /// The state of this bucket.
-    #[must_use]
-    pub const fn state(&self) -> State {
-        self.bucket.state()
-    }
-
-    /// How the limit stands for this key and a request of one token, at the time of the page.
-    ///
-    /// For a limit in shards, it is an estimate that assumes that all shards hold the same.
-    /// [`peek`](RateLimiter::peek) looks at all of them.
-    #[must_use]
-    pub const fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
-    }
 }

@@ -219,7 +219,7 @@ pub use crate::backend::OnFailure;
 
 pub use self::penalty::PenaltyCall;
 
-pub use self::debtors::{Debtor, DebtorsCall};
+pub use self::debtors::DebtorsCall;
 
 pub use self::events::{
     Decision, DecisionSource, Observer, Outcome, QueueChange, QueueStep, StoreHealth,

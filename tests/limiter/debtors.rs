@@ -4,8 +4,7 @@ use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BucketId, Charge, DebtorKind, DebtorReport, Memory,
 };
 use tollgate::clock::ManualClock;
-use tollgate::limiter::Debtor;
-use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, Timestamp};
+use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, Snapshot, Timestamp};
 use tollgate_testing::{START, at_once, debtors, limiter, store};
 
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
@@ -13,7 +12,7 @@ static ALIKE: Limit = Limit::new("log-out", Quota::token_bucket(5, HOUR));
 static API: Limit = Limit::new("api", Quota::fixed_window(100, DAY));
 
 #[track_caller]
-fn count(report: DebtorReport<Debtor>) -> (u64, u64) {
+fn count(report: DebtorReport<Snapshot>) -> (u64, u64) {
     let DebtorReport::Count { in_debt, blocked, .. } = report else { panic!("{report:?}") };
     (in_debt, blocked)
 }

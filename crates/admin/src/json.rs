@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::path::{below, encode, key_segment};
 use super::query::{ListQuery, name_of};
-use tollgate::backend::{DebtorKind, OnFailure};
+use tollgate::backend::{Debtor, DebtorKind, OnFailure};
 use tollgate::clock::Timestamp;
-use tollgate::limiter::{Debtor, Limit, Snapshot};
+use tollgate::limiter::{Limit, Snapshot};
 use tollgate::quota::Kind;
 
 /// A limit and its numbers `in_force`; `path` is that of the page.
@@ -70,7 +70,7 @@ pub(super) fn snapshot(snapshot: &Snapshot, key: &str) -> Map<String, Value> {
 }
 
 /// One key of a list.
-fn debtor(debtor: &Debtor, path: &str) -> Value {
+fn debtor(debtor: &Debtor<Snapshot>, path: &str) -> Value {
     let key = debtor.key().to_string();
     let mut fields = snapshot(debtor.snapshot(), &key);
     // The list has it already.
@@ -91,7 +91,7 @@ fn debtor(debtor: &Debtor, path: &str) -> Value {
 pub(super) fn page(
     limit: &Limit,
     at: Timestamp,
-    debtors: &[Debtor],
+    debtors: &[Debtor<Snapshot>],
     next: Option<String>,
     path: &str,
 ) -> Value {

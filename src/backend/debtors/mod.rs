@@ -8,5 +8,5 @@ mod unknown_cursor;
 
 pub use self::kind::DebtorKind;
 pub use self::query::DebtorQuery;
-pub use self::report::{DebtorBucket, DebtorReport};
+pub use self::report::{Debtor, DebtorReport};
 pub use self::stored_key::StoredKey;

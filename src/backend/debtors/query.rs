@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::kind::DebtorKind;
-use super::report::DebtorBucket;
+use super::report::Debtor;
 use super::stored_key::StoredKey;
 use crate::algebra::{Bucket, State};
 use crate::backend::{BucketId, BucketRecord};
@@ -30,12 +30,12 @@ use crate::clock::Timestamp;
 ///     BucketRecord::new(&bucket, State { value: -tokens * 1_000_000, ts })
 /// };
 /// let debtor = query.debtor(key.clone(), 0, &owing(3, now), now).unwrap();
-/// assert_eq!(debtor.kind(now), Some(DebtorKind::InDebt));
+/// assert_eq!(debtor.kind(), DebtorKind::InDebt);
 ///
 /// // A minute ago, it owed no more than a minute brings.
 /// assert_eq!(query.debtor(key.clone(), 0, &owing(60, earlier), now), None);
 /// let blocked = query.debtor(key, 0, &owing(1, now + MINUTE), now).unwrap();
-/// assert_eq!(blocked.kind(now), Some(DebtorKind::Blocked));
+/// assert_eq!(blocked.kind(), DebtorKind::Blocked);
 /// # Ok::<(), tollgate::quota::QuotaError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -174,7 +174,7 @@ impl DebtorQuery {
         shard: u32,
         record: &BucketRecord,
         now: Timestamp,
-    ) -> Option<DebtorBucket> {
+    ) -> Option<Debtor> {
         let state = match &key {
             StoredKey::Key(key) => {
                 let id = BucketId::new(&self.limit, key).shard(shard);
@@ -184,6 +184,7 @@ impl DebtorQuery {
         };
         let state = self.bucket.refresh(state, now);
         let kept = record.is_kept_from(&self.bucket, now).then_some(*record);
-        self.kind_of(state, now).map(|_| DebtorBucket::new(key, shard, state).with_kept(kept))
+        self.kind_of(state, now)?;
+        Some(Debtor::new(key, shard, &self.bucket, state, now).with_kept(kept))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::kind::DebtorKind;
 use super::stored_key::StoredKey;
-use crate::algebra::State;
+use crate::algebra::{Bucket, State, Tokens};
 use crate::backend::BucketRecord;
 use crate::clock::Timestamp;
 
@@ -15,13 +15,13 @@ use crate::clock::Timestamp;
 /// another limit for it, whatever it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum DebtorReport<D = DebtorBucket> {
+pub enum DebtorReport<S = ()> {
     /// Some of them: fewer than were asked for, or none, although more may come behind them.
     Page {
         /// The time of the page, by the store's clock.
         at: Timestamp,
         /// The buckets, in an order of the store's own.
-        debtors: Vec<D>,
+        debtors: Vec<Debtor<S>>,
         /// Where the list goes on.
         next: Option<String>,
     },
@@ -44,10 +44,10 @@ pub enum DebtorReport<D = DebtorBucket> {
     Unsupported,
 }
 
-impl<D> DebtorReport<D> {
+impl<S> DebtorReport<S> {
     /// The buckets of a page; `None` if it is none.
     #[must_use]
-    pub fn into_debtors(self) -> Option<Vec<D>> {
+    pub fn into_debtors(self) -> Option<Vec<Debtor<S>>> {
         match self {
             Self::Page { debtors, .. } => Some(debtors),
             Self::Count { .. } | Self::Unsupported => None,
@@ -55,23 +55,33 @@ impl<D> DebtorReport<D> {
     }
 }
 
-/// One bucket that is in debt or blocked.
+/// A bucket that is in debt or blocked.
+///
+/// `S` says how the limit stands for its key: a [`Snapshot`](crate::Snapshot) if a limiter was asked,
+/// and nothing yet if a store was. See [`RateLimiter::debtors`](crate::RateLimiter::debtors) for an
+/// example.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DebtorBucket {
+pub struct Debtor<S = ()> {
     key: StoredKey,
     shard: u32,
     state: State,
+    tokens: Tokens,
+    kind: DebtorKind,
     /// The record, if the bucket keeps faster numbers than those that were asked for.
     kept: Option<Box<BucketRecord>>,
+    snapshot: S,
 }
 
-impl DebtorBucket {
+impl Debtor {
     /// A bucket of this key and shard, in a state of the numbers that were asked for, refreshed to
     /// the time of the page: [`DebtorQuery::debtor`](super::DebtorQuery::debtor) makes it of a
     /// record.
     #[must_use]
-    pub const fn new(key: StoredKey, shard: u32, state: State) -> Self {
-        Self { key, shard, state, kept: None }
+    pub fn new(key: StoredKey, shard: u32, bucket: &Bucket, state: State, at: Timestamp) -> Self {
+        // A store that lists what is not in debt breaks the contract, which conformance checks.
+        let kind = DebtorKind::of(state, at).unwrap_or(DebtorKind::InDebt);
+        let tokens = bucket.tokens(state.value);
+        Self { key, shard, state, tokens, kind, kept: None, snapshot: () }
     }
 
     /// Sets the record of a bucket that keeps faster numbers.
@@ -85,6 +95,15 @@ impl DebtorBucket {
         self.kept.as_deref()
     }
 
+    /// The same with how the limit stands, whose numbers are those of `bucket`: a store may have been
+    /// asked by others.
+    pub(crate) fn with_snapshot<S>(self, bucket: &Bucket, snapshot: S) -> Debtor<S> {
+        let Self { key, shard, state, kind, kept, .. } = self;
+        Debtor { key, shard, state, tokens: bucket.tokens(state.value), kind, kept, snapshot }
+    }
+}
+
+impl<S> Debtor<S> {
     /// The key, as the store has it.
     #[must_use]
     pub const fn key(&self) -> &StoredKey {
@@ -97,15 +116,30 @@ impl DebtorBucket {
         self.shard
     }
 
+    /// Why it is on the list.
+    #[must_use]
+    pub const fn kind(&self) -> DebtorKind {
+        self.kind
+    }
+
+    /// The exact tokens of this bucket, which are negative.
+    #[must_use]
+    pub const fn tokens(&self) -> Tokens {
+        self.tokens
+    }
+
     /// The state of this bucket.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Why it is on the list at `now`; `None` if it is not any more.
+    /// How the limit stands for this key and a request of one token, at the time of the page.
+    ///
+    /// For a limit in shards, it is an estimate that assumes that all shards hold the same.
+    /// [`peek`](crate::RateLimiter::peek) looks at all of them.
     #[must_use]
-    pub fn kind(&self, now: Timestamp) -> Option<DebtorKind> {
-        DebtorKind::of(self.state, now)
+    pub const fn snapshot(&self) -> &S {
+        &self.snapshot
     }
 }

@@ -10,8 +10,8 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tollgate::algebra::State;
 use tollgate::backend::{
-    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, DebtorBucket,
-    DebtorQuery, DebtorReport, Memory, StoredKey,
+    Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Debtor, DebtorQuery,
+    DebtorReport, Memory, StoredKey,
 };
 use tollgate::clock::ManualClock;
 use tollgate::{DAY, HOUR, Key, Limit, MINUTE, OnFailure, Quota, RateLimiter};
@@ -565,10 +565,13 @@ impl Backend for Listing {
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         self.0.reset(ids)
     }
-    fn debtors(&self, _: &DebtorQuery) -> Answer<DebtorReport> {
+    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
         let debt = State { value: -1, ts: START };
-        let bucket = |key: &&str| DebtorBucket::new(StoredKey::Key(Key::from(*key)), 0, debt);
-        let debtors = self.1.iter().map(bucket).collect();
+        let debtor = |key: &&str| {
+            let key = StoredKey::Key(Key::from(*key));
+            Debtor::new(key, 0, query.bucket(), debt, START)
+        };
+        let debtors = self.1.iter().map(debtor).collect();
         Answer::Ready(Ok(DebtorReport::Page { at: START, debtors, next: None }))
     }
 }

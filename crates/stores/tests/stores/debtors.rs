@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use std::{env, fs, process};
 
-use tollgate::backend::{DebtorKind, DebtorReport, Memory};
+use tollgate::backend::{Debtor, DebtorKind, DebtorReport, Memory};
 use tollgate::clock::{Clock, ManualClock, SystemClock};
-use tollgate::limiter::Debtor;
-use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter};
+use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, Snapshot};
 use tollgate_embedded::{Durability, Embedded};
 use tollgate_leasing::Leasing;
 use tollgate_testing::cases::seeds;
@@ -18,7 +17,7 @@ use tollgate_testing::{START, at_once};
 static LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 
 #[track_caller]
-fn count(report: DebtorReport<Debtor>) -> [u64; 2] {
+fn count(report: DebtorReport<Snapshot>) -> [u64; 2] {
     let DebtorReport::Count { in_debt, blocked, .. } = report else { panic!("{report:?}") };
     [in_debt, blocked]
 }
@@ -102,7 +101,7 @@ async fn memory_counts_what_another_store_lists() {
             assert!(matches!(report, DebtorReport::Page { next: None, .. }), "{report:?}");
             let page = report.into_debtors().unwrap();
             let named = naming.debtors(&LOGIN).await.unwrap().into_debtors().unwrap();
-            let shown = |page: &[Debtor]| {
+            let shown = |page: &[Debtor<Snapshot>]| {
                 let shown = page.iter().map(|one| (one.key().to_string(), one.state()));
                 shown.collect::<BTreeMap<_, _>>()
             };

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::ops::Bound;
 
-use tollgate::backend::{BucketRecord, DebtorBucket, DebtorQuery, DebtorReport, StoredKey};
+use tollgate::backend::{BucketRecord, Debtor, DebtorQuery, DebtorReport, StoredKey};
 use tollgate::clock::Clock;
 
 use super::{Mistake, Records, StoredRecord};
@@ -40,7 +40,7 @@ impl Records {
         DebtorReport::Page { at: self.clock.now(), debtors, next }
     }
 
-    fn debtor(&self, query: &DebtorQuery, (id, record): &StoredRecord) -> Option<DebtorBucket> {
+    fn debtor(&self, query: &DebtorQuery, (id, record): &StoredRecord) -> Option<Debtor> {
         let (id, now) = (id.as_id(), self.clock.now());
         let is_of_limit = match self.mistake {
             Mistake::ListsLimitsThatBeginAlike => id.limit().starts_with(query.limit()),
@@ -49,14 +49,12 @@ impl Records {
         let key = StoredKey::Key(id.key().clone());
         let listed =
             |record: &BucketRecord| query.debtor(key.clone(), id.shard_index(), record, now);
+        let as_stored =
+            || Debtor::new(key.clone(), id.shard_index(), query.bucket(), record.state(), now);
         match self.mistake {
             _ if !is_of_limit => None,
-            Mistake::ListsWhatOwesNothing if query.get_only().is_none() => {
-                Some(DebtorBucket::new(key, id.shard_index(), record.state()))
-            }
-            Mistake::ListsStatesAsStored => {
-                listed(record).map(|_| DebtorBucket::new(key, id.shard_index(), record.state()))
-            }
+            Mistake::ListsWhatOwesNothing if query.get_only().is_none() => Some(as_stored()),
+            Mistake::ListsStatesAsStored => listed(record).map(|_| as_stored()),
             _ => listed(record),
         }
     }
