@@ -1,6 +1,5 @@
 //! The text form of a key, in which stores name their buckets and operators name a key.
 
-mod error;
 mod read;
 mod write;
 

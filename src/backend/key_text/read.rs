@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::error::KeyTextProblem;
 use crate::backend::key::Key;
 use crate::clock::{ParseError, excerpt};
 
@@ -11,9 +10,15 @@ pub(super) fn parse(text: &str) -> Result<Key, ParseError> {
         .map_err(|problem| ParseError::new(format!("`{}` is not a key: {problem}", excerpt(text))))
 }
 
-fn parse_parts(text: &str) -> Result<Key, KeyTextProblem> {
+fn parse_parts(text: &str) -> Result<Key, String> {
     match text {
-        "" => return Err(KeyTextProblem::Nothing),
+        "" => {
+            return Err(
+                "nothing was given (write `text=` for the empty text, or `*` for the key that \
+                        all requests share)"
+                    .to_owned(),
+            );
+        }
         "*" => return Ok(Key::GLOBAL),
         _ => {}
     }
@@ -25,34 +30,53 @@ fn parse_parts(text: &str) -> Result<Key, KeyTextProblem> {
     Ok(Key::concat(&[&encoded]))
 }
 
-fn parse_part(part: &str) -> Result<Key, KeyTextProblem> {
-    let given = || excerpt(part);
-    match part.split_once('=') {
-        None if part.is_empty() => Err(KeyTextProblem::EmptyPart),
-        None => parse_text(part),
-        Some(("text", "")) => Ok(Key::from("")),
-        Some(("text", given)) => {
-            Err(KeyTextProblem::Content { name: "text", given: excerpt(given) })
-        }
-        Some(("else", "")) => Ok(Key::GLOBAL.fallback()),
-        Some(("else", given)) => {
-            Err(KeyTextProblem::Content { name: "else", given: excerpt(given) })
-        }
-        Some(("n", number)) => {
-            parse_number(number).ok_or_else(|| KeyTextProblem::Number(excerpt(number)))
-        }
-        Some(("ip", address)) => {
-            parse_address(address).ok_or_else(|| KeyTextProblem::Address(excerpt(address)))
-        }
-        Some(("b", digits)) => match parse_bytes(digits) {
+fn parse_part(part: &str) -> Result<Key, String> {
+    let Some((name, content)) = part.split_once('=') else {
+        return match part {
+            "" => {
+                Err("a part is empty (write `text=` for the empty text, and `|` of text as `%7C`)"
+                    .to_owned())
+            }
+            text => parse_text(text),
+        };
+    };
+    let given = || excerpt(content);
+    match (name, content) {
+        ("text", "") => Ok(Key::from("")),
+        ("else", "") => Ok(Key::GLOBAL.fallback()),
+        ("text" | "else", _) => Err(format!(
+            "`{name}=` takes no value, and it has `{}` (leave that out, or write `|` before it)",
+            given()
+        )),
+        ("n", number) => parse_number(number).ok_or_else(|| {
+            format!("`{}` is not a whole number from {} to {}", given(), i64::MIN, u128::MAX)
+        }),
+        ("ip", address) => parse_address(address).ok_or_else(|| {
+            format!(
+                "`{}` is not an address (write `ip=192.0.2.1`, `ip=2001:db8::1` or the network \
+                 `ip=2001:db8::/64`)",
+                given()
+            )
+        }),
+        ("b", digits) => match parse_bytes(digits) {
             Some(bytes) => Ok(Key::from(bytes.as_slice())),
-            None => Err(KeyTextProblem::Bytes(excerpt(digits))),
+            None => Err(format!(
+                "`{}` is not bytes (write two hexadecimal digits for each byte)",
+                given()
+            )),
         },
-        Some(("bool", "true")) => Ok(Key::from(true)),
-        Some(("bool", "false")) => Ok(Key::from(false)),
-        Some(("bool", value)) => Err(KeyTextProblem::Bool(excerpt(value))),
-        Some(("sha256" | "hmac", _)) => Err(KeyTextProblem::Digest(given())),
-        Some((name, _)) => Err(KeyTextProblem::Type(excerpt(name))),
+        ("bool", "true") => Ok(Key::from(true)),
+        ("bool", "false") => Ok(Key::from(false)),
+        ("bool", _) => Err(format!("`{}` is neither `true` nor `false`", given())),
+        ("sha256" | "hmac", _) => Err(format!(
+            "`{}` is a digest, which does not reveal its key (name the key itself)",
+            excerpt(part)
+        )),
+        (name, _) => Err(format!(
+            "`{}` is not a type (there are `n=7`, `ip=192.0.2.1`, `b=00ff`, `bool=true`, `text=` and \
+             `else=`; in text, write `=` as `%3D`)",
+            excerpt(name)
+        )),
     }
 }
 
@@ -84,7 +108,7 @@ fn parse_bytes(digits: &str) -> Option<Vec<u8>> {
 }
 
 /// The text without its escapes.
-fn parse_text(text: &str) -> Result<Key, KeyTextProblem> {
+fn parse_text(text: &str) -> Result<Key, String> {
     if !text.contains('%') {
         return Ok(Key::from(text));
     }
@@ -96,14 +120,20 @@ fn parse_text(text: &str) -> Result<Key, KeyTextProblem> {
         let Some((byte, rest)) = escape.and_then(|(pair, rest)| Some((byte_of(pair)?, rest)))
         else {
             let given: String = piece.chars().take(2).collect();
-            return Err(KeyTextProblem::Escape(excerpt(&format!("%{given}"))));
+            return Err(format!(
+                "`{}` is not `%` and two hexadecimal digits (write `%` of text as `%25`)",
+                excerpt(&format!("%{given}"))
+            ));
         };
         bytes.push(byte);
         bytes.extend_from_slice(rest);
     }
     match std::str::from_utf8(&bytes) {
         Ok(text) => Ok(Key::from(text)),
-        Err(_) => Err(KeyTextProblem::Utf8(excerpt(text))),
+        Err(_) => Err(format!(
+            "the bytes of `{}` are not UTF-8, as text is (write bytes as `b=00ff`)",
+            excerpt(text)
+        )),
     }
 }
 
