@@ -9,10 +9,10 @@ use super::units::{MAX_SHARDS, MAX_UNITS};
 
 /// The error of numbers that are not a valid quota. The message says which numbers would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuotaError(QuotaProblem);
+pub struct QuotaError(pub(super) QuotaProblem);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum QuotaProblem {
+pub(super) enum QuotaProblem {
     Empty {
         rate: u64,
         period: Duration,
@@ -48,10 +48,13 @@ enum QuotaProblem {
         rate: u64,
         period: Duration,
         given: u64,
+        /// Whether the quota sets this number itself; otherwise it follows from the rate.
         set: bool,
         /// Whether ten times the capacity has to fit as debt, as no `max_reserved` is set.
         owes: bool,
+        /// The units that one token is worth.
         token: NonZeroU64,
+        /// How many tokens would fit.
         fits: u64,
     },
     MaxReserved {
@@ -63,87 +66,9 @@ enum QuotaProblem {
     },
 }
 
-/// Tokens that do not fit 2^53 units: how many were given, and how many would fit.
-#[derive(Clone, Copy)]
-pub(super) struct TokenOverflow {
-    pub(super) tokens: u64,
-    /// Whether the quota sets this number itself; otherwise it follows from the rate.
-    pub(super) set: bool,
-    /// The units that one token is worth.
-    pub(super) token: NonZeroU64,
-    pub(super) fits: u64,
-}
-
 impl QuotaError {
-    pub(super) const fn empty(rate: u64, period: Duration) -> Self {
-        Self(QuotaProblem::Empty { rate, period })
-    }
-
-    pub(super) const fn options_of_nothing() -> Self {
-        Self(QuotaProblem::OptionsOfNothing)
-    }
-
     pub(crate) const fn nothing_in_outage() -> Self {
         Self(QuotaProblem::NothingInOutage)
-    }
-
-    pub(super) const fn none_in_flight() -> Self {
-        Self(QuotaProblem::NoneInFlight)
-    }
-
-    pub(super) const fn options_of_in_flight() -> Self {
-        Self(QuotaProblem::OptionsOfInFlight)
-    }
-
-    pub(super) const fn lost_after_of_rate() -> Self {
-        Self(QuotaProblem::LostAfterOfRate)
-    }
-
-    pub(super) const fn period(period: Duration) -> Self {
-        Self(QuotaProblem::Period { period })
-    }
-
-    pub(super) const fn no_shards() -> Self {
-        Self(QuotaProblem::NoShards)
-    }
-
-    pub(super) const fn too_many_shards(shards: u32) -> Self {
-        Self(QuotaProblem::TooManyShards { shards })
-    }
-
-    pub(super) const fn shards(rate: u64, period: Duration, shards: u64) -> Self {
-        Self(QuotaProblem::Shards { shards, rate, period })
-    }
-
-    pub(super) const fn start_without_windows() -> Self {
-        Self(QuotaProblem::StartWithoutWindows)
-    }
-
-    pub(super) const fn start_of_calendar() -> Self {
-        Self(QuotaProblem::StartOfCalendar)
-    }
-
-    pub(super) const fn initial(initial: u64, capacity: u64) -> Self {
-        Self(QuotaProblem::Initial { initial, capacity })
-    }
-
-    pub(super) const fn rate(rate: u64, period: Duration) -> Self {
-        Self(QuotaProblem::Rate { rate, period })
-    }
-
-    pub(super) const fn capacity(
-        rate: u64,
-        period: Duration,
-        given: TokenOverflow,
-        owes: bool,
-    ) -> Self {
-        let TokenOverflow { tokens: given, set, token, fits } = given;
-        Self(QuotaProblem::Capacity { rate, period, given, set, owes, token, fits })
-    }
-
-    pub(super) const fn max_reserved(rate: u64, period: Duration, given: TokenOverflow) -> Self {
-        let TokenOverflow { tokens: given, token, fits, .. } = given;
-        Self(QuotaProblem::MaxReserved { rate, period, given, token, fits })
     }
 
     pub(super) const fn is_about_rate(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::counted::Counted;
+use super::error::QuotaProblem;
 use super::units::MAX_UNITS;
 use super::{Kind, Quota, QuotaError, WindowStart};
 
@@ -76,7 +77,7 @@ impl Quota {
     /// If `requests` is zero.
     pub const fn try_in_flight(requests: u64) -> Result<Self, QuotaError> {
         if requests == 0 {
-            return Err(QuotaError::none_in_flight());
+            return Err(QuotaError(QuotaProblem::NoneInFlight));
         }
         match Self::check(Kind::FixedWindow, requests, NEVER) {
             Ok(quota) => {

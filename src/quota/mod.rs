@@ -47,6 +47,7 @@ use crate::clock::Timestamp;
 pub use self::calendar::{Calendar, Weekday};
 use self::counted::Counted;
 pub use self::error::QuotaError;
+use self::error::QuotaProblem;
 #[cfg(not(feature = "calendar"))]
 pub(crate) use self::no_calendar::Calendar;
 pub(crate) use self::scale::Scale;
@@ -282,10 +283,10 @@ impl Quota {
 
     const fn check(kind: Kind, rate: u64, period: Duration) -> Result<Self, QuotaError> {
         if rate == 0 || period.is_zero() {
-            return Err(QuotaError::empty(rate, period));
+            return Err(QuotaError(QuotaProblem::Empty { rate, period }));
         }
         if units::micros(period).is_none() {
-            return Err(QuotaError::period(period));
+            return Err(QuotaError(QuotaProblem::Period { period }));
         }
         Ok(Self {
             kind,

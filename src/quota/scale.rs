@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::error::{QuotaError, TokenOverflow};
+use super::error::{QuotaError, QuotaProblem};
 use super::units::{MAX_UNITS, micros, widen};
 use super::{Counted, Kind, Quota, WindowStart};
 
@@ -54,10 +54,10 @@ impl Quota {
     /// Checks the settings that do not depend on what can be counted.
     const fn check_settings(&self) -> Result<(), QuotaError> {
         if self.shards == 0 {
-            return Err(QuotaError::no_shards());
+            return Err(QuotaError(QuotaProblem::NoShards));
         }
         if self.shards > Self::MAX_SHARDS {
-            return Err(QuotaError::too_many_shards(self.shards));
+            return Err(QuotaError(QuotaProblem::TooManyShards { shards: self.shards }));
         }
         if self.is_none()
             && (self.capacity.is_some()
@@ -65,16 +65,16 @@ impl Quota {
                 || self.initial.is_some()
                 || self.start.is_some())
         {
-            return Err(QuotaError::options_of_nothing());
+            return Err(QuotaError(QuotaProblem::OptionsOfNothing));
         }
         if self.start.is_some() && matches!(self.kind, Kind::TokenBucket) {
-            return Err(QuotaError::start_without_windows());
+            return Err(QuotaError(QuotaProblem::StartWithoutWindows));
         }
         if self.start.is_some() && self.calendar.is_some() {
-            return Err(QuotaError::start_of_calendar());
+            return Err(QuotaError(QuotaProblem::StartOfCalendar));
         }
         if matches!(self.counted, Counted::RateLostAfter) {
-            return Err(QuotaError::lost_after_of_rate());
+            return Err(QuotaError(QuotaProblem::LostAfterOfRate));
         }
         if self.is_in_flight()
             && (self.capacity.is_some()
@@ -82,12 +82,15 @@ impl Quota {
                 || !matches!(self.start, Some(WindowStart::FirstUse))
                 || self.shards > 1)
         {
-            return Err(QuotaError::options_of_in_flight());
+            return Err(QuotaError(QuotaProblem::OptionsOfInFlight));
         }
         if let Some(initial) = self.initial
             && initial > self.get_capacity()
         {
-            return Err(QuotaError::initial(initial, self.get_capacity()));
+            return Err(QuotaError(QuotaProblem::Initial {
+                initial,
+                capacity: self.get_capacity(),
+            }));
         }
         Ok(())
     }
@@ -144,33 +147,34 @@ impl Scale {
         if quota.is_none() {
             return Ok(Self::NOTHING);
         }
-        let Some(period) = micros(quota.period) else {
-            return Err(QuotaError::period(quota.period));
+        let &Quota { rate, period, .. } = quota;
+        let Some(ticks) = micros(period) else {
+            return Err(QuotaError(QuotaProblem::Period { period }));
         };
         let (step, gain, token) = match quota.kind {
             Kind::TokenBucket => {
-                let Some(period) = period.get().checked_mul(shards) else {
-                    return Err(QuotaError::shards(quota.rate, quota.period, shards));
+                let Some(ticks) = ticks.get().checked_mul(shards) else {
+                    return Err(QuotaError(QuotaProblem::Shards { shards, rate, period }));
                 };
-                let (gain, token) = gain_and_token(quota.rate, period, step);
+                let (gain, token) = gain_and_token(rate, ticks, step);
                 (NonZeroU64::new(step), gain, token)
             }
             Kind::FixedWindow => {
                 let step = match quota.calendar {
                     Some(calendar) => calendar.step(),
-                    None => period,
+                    None => ticks,
                 };
-                (Some(step), Some(quota.rate), Some(shards))
+                (Some(step), Some(rate), Some(shards))
             }
         };
         let (Some(step), Some(gain), Some(token)) = (step, nonzero(gain), nonzero(token)) else {
-            return Err(QuotaError::rate(quota.rate, quota.period));
+            return Err(QuotaError(QuotaProblem::Rate { rate, period }));
         };
         if gain.get() > MAX_UNITS {
-            return Err(QuotaError::rate(quota.rate, quota.period));
+            return Err(QuotaError(QuotaProblem::Rate { rate, period }));
         }
         if token.get() > MAX_UNITS {
-            return Err(QuotaError::shards(quota.rate, quota.period, shards));
+            return Err(QuotaError(QuotaProblem::Shards { shards, rate, period }));
         }
         let split = Split { token, shards };
         let (tokens, owes) = (quota.get_capacity(), quota.max_reserved.is_none());
@@ -182,8 +186,16 @@ impl Scale {
             Some(units) if tokens <= fits => units,
             _ => {
                 let set = quota.capacity.is_some();
-                let given = TokenOverflow { tokens, set, token, fits };
-                return Err(QuotaError::capacity(quota.rate, quota.period, given, owes));
+                let given = tokens;
+                return Err(QuotaError(QuotaProblem::Capacity {
+                    rate,
+                    period,
+                    given,
+                    set,
+                    owes,
+                    token,
+                    fits,
+                }));
             }
         };
         let beside = MAX_UNITS.saturating_sub(capacity);
@@ -193,8 +205,14 @@ impl Scale {
                 Some(units) if units <= beside => units,
                 _ => {
                     let fits = split.tokens(beside);
-                    let given = TokenOverflow { tokens: debt, set: true, token, fits };
-                    return Err(QuotaError::max_reserved(quota.rate, quota.period, given));
+                    let given = debt;
+                    return Err(QuotaError(QuotaProblem::MaxReserved {
+                        rate,
+                        period,
+                        given,
+                        token,
+                        fits,
+                    }));
                 }
             },
         };
