@@ -7,41 +7,8 @@ use std::time::Duration;
 use super::period::{self, Period};
 use super::scale::gcd;
 use super::window_start::{FIRST_USE, WindowStart};
-use super::{Calendar, Kind, Quota, QuotaError};
+use super::{Calendar, Kind, Quota};
 use crate::clock::{ParseError, excerpt};
-
-/// What is wrong with a text that is not a quota.
-enum ParseProblem {
-    Kind(Box<str>),
-    /// Requests in flight as a token bucket or a fixed window.
-    KindInFlight,
-    NoPeriod,
-    Number {
-        what: &'static str,
-        given: Box<str>,
-        most: u64,
-    },
-    Fraction {
-        given: Box<str>,
-        rate: u64,
-        period: Duration,
-    },
-    Period(Box<str>),
-    /// A calendar of a zone that there is not.
-    Zone(Box<str>),
-    /// A month without a zone, or a calendar without the feature.
-    Month(Box<str>),
-    /// A calendar as a token bucket.
-    TokenBucket(Calendar),
-    Option(Box<str>),
-    Burst {
-        given: Box<str>,
-        capacity: Box<str>,
-    },
-    Twice(&'static str),
-    Start(Box<str>),
-    Numbers(QuotaError),
-}
 
 impl FromStr for Quota {
     type Err = ParseError;
@@ -53,7 +20,7 @@ impl FromStr for Quota {
     }
 }
 
-fn parse(text: &str) -> Result<Quota, ParseProblem> {
+fn parse(text: &str) -> Result<Quota, String> {
     // Only the part before the first comma names a kind: a `start` has colons of its own.
     let (head, options) = match text.split_once(',') {
         Some((head, options)) => (head, Some(options)),
@@ -68,17 +35,18 @@ fn parse(text: &str) -> Result<Quota, ParseProblem> {
     if let Some(requests) = requests_in_flight(&numbers) {
         return match kind {
             None => parse_options(parse_in_flight(requests)?, options),
-            Some(_) => Err(ParseProblem::KindInFlight),
+            Some(_) => Err("requests in flight are of no kind (write `4 in flight`)".to_owned()),
         };
     }
-    let (rate, period) =
-        split_at_per(&numbers).or_else(|| numbers.split_once('/')).ok_or(ParseProblem::NoPeriod)?;
+    let (rate, period) = split_at_per(&numbers)
+        .or_else(|| numbers.split_once('/'))
+        .ok_or("it has no rate per period (write `10 per minute`)")?;
     let (given, parsed) = (period.trim(), period::parse(period.trim()));
     let rate = parse_number("rate", rate, u64::MAX)
         .map_err(|problem| parsed.and_then(|period| fraction(rate, period)).unwrap_or(problem))?;
     let quota = match parsed {
         Some(period) => Quota::read(kind.unwrap_or(Kind::TokenBucket), rate, period)
-            .map_err(ParseProblem::Numbers)?,
+            .map_err(|error| error.to_string())?,
         None => parse_calendar(kind, rate, given)?,
     };
     parse_options(quota, options)
@@ -93,16 +61,16 @@ fn requests_in_flight(numbers: &str) -> Option<&str> {
 
 const IN_FLIGHT: &str = " in flight";
 
-fn parse_in_flight(requests: &str) -> Result<Quota, ParseProblem> {
+fn parse_in_flight(requests: &str) -> Result<Quota, String> {
     match parse_number("requests", requests, u64::MAX)? {
         // As a rate of zero.
         0 => Ok(Quota::none()),
-        requests => Quota::try_in_flight(requests).map_err(ParseProblem::Numbers),
+        requests => Quota::try_in_flight(requests).map_err(|error| error.to_string()),
     }
 }
 
 /// Reads what follows the first comma.
-fn parse_options(mut quota: Quota, options: Option<&str>) -> Result<Quota, ParseProblem> {
+fn parse_options(mut quota: Quota, options: Option<&str>) -> Result<Quota, String> {
     let (mut shards, mut lost_after) = (None, None);
     // A quota of requests in flight has a start by itself.
     let own_start = if quota.is_in_flight() { quota.start.take() } else { None };
@@ -127,7 +95,7 @@ fn parse_options(mut quota: Quota, options: Option<&str>) -> Result<Quota, Parse
             "start" => set_once("start", &mut quota.start, parse_start(value.trim())?)?,
             "lost_after" => {
                 let time = period::parse(value.trim());
-                let time = time.ok_or_else(|| ParseProblem::Period(excerpt(value.trim())))?;
+                let time = time.ok_or_else(|| no_period(value.trim()))?;
                 set_once("lost_after", &mut lost_after, time)?;
             }
             _ => return Err(unknown()),
@@ -143,47 +111,75 @@ fn parse_options(mut quota: Quota, options: Option<&str>) -> Result<Quota, Parse
     if let Some(shards) = shards {
         quota.shards = u32::try_from(shards).unwrap_or(u32::MAX);
     }
-    quota.validated().map_err(ParseProblem::Numbers)
+    quota.validated().map_err(|error| error.to_string())
 }
 
 /// A quota whose windows are those of a calendar, as `given` after `per`.
-fn parse_calendar(kind: Option<Kind>, rate: u64, given: &str) -> Result<Quota, ParseProblem> {
+fn parse_calendar(kind: Option<Kind>, rate: u64, given: &str) -> Result<Quota, String> {
     if let Some(calendar) = Calendar::parse(given) {
-        let calendar = calendar.map_err(|zone| ParseProblem::Zone(excerpt(zone)))?;
+        let calendar = calendar.map_err(|zone| {
+            format!(
+                "`{}` is not a time zone (write its name in the database, such as `Europe/Berlin` or \
+                 `UTC`)",
+                excerpt(zone)
+            )
+        })?;
         if kind == Some(Kind::TokenBucket) {
-            return Err(ParseProblem::TokenBucket(calendar));
+            return Err(format!(
+                "a token bucket has no windows of a calendar (leave out `token bucket`, or write a \
+                 period in place of `{calendar}`)"
+            ));
         }
-        return Quota::read_calendar(rate, calendar).map_err(ParseProblem::Numbers);
+        return Quota::read_calendar(rate, calendar).map_err(|error| error.to_string());
     }
     let unit = given.split_ascii_whitespace().next().unwrap_or_default();
     let is_calendar = given.contains(" in ")
         || ["month", "months"].iter().any(|month| unit.eq_ignore_ascii_case(month));
-    Err(if is_calendar {
-        ParseProblem::Month(excerpt(given))
-    } else {
-        ParseProblem::Period(excerpt(given))
+    Err(match is_calendar {
+        #[cfg(feature = "calendar")]
+        true => format!(
+            "`{}` is not a period (write `month in Europe/Berlin`, `week from sunday in UTC` or `day \
+             in UTC` for windows of a calendar, or `30 days`)",
+            excerpt(given)
+        ),
+        #[cfg(not(feature = "calendar"))]
+        true => format!(
+            "`{}` is not a period (write `30 days`; windows of a calendar need the feature `calendar`)",
+            excerpt(given)
+        ),
+        false => no_period(given),
     })
 }
 
-fn set_once<T>(name: &'static str, slot: &mut Option<T>, value: T) -> Result<(), ParseProblem> {
+fn no_period(given: &str) -> String {
+    format!(
+        "`{}` is not a period (write `minute`, `90 seconds`, `1h 30m` or `30 days`)",
+        excerpt(given)
+    )
+}
+
+fn set_once<T>(name: &'static str, slot: &mut Option<T>, value: T) -> Result<(), String> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(ParseProblem::Twice(name)),
+        Some(_) => Err(format!("`{name}` is given twice (leave one out)")),
     }
 }
 
-fn parse_kind(kind: &str) -> Result<Kind, ParseProblem> {
+fn parse_kind(kind: &str) -> Result<Kind, String> {
     match kind.trim() {
         "token bucket" => Ok(Kind::TokenBucket),
         "fixed window" => Ok(Kind::FixedWindow),
-        other => Err(ParseProblem::Kind(excerpt(other))),
+        other => Err(format!(
+            "`{}` is not a kind (use `token bucket`, which may be left out, or `fixed window`)",
+            excerpt(other)
+        )),
     }
 }
 
 /// A whole number in decimal digits, which underscores may group.
-fn parse_number(what: &'static str, text: &str, most: u64) -> Result<u64, ParseProblem> {
+fn parse_number(what: &'static str, text: &str, most: u64) -> Result<u64, String> {
     let text = text.trim();
-    let wrong = || ParseProblem::Number { what, given: excerpt(text), most };
+    let wrong = || format!("{what} `{}` is not a whole number from 0 to {most}", excerpt(text));
     let plain = text.starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
     if !plain {
@@ -203,7 +199,7 @@ const PER: &str = " per ";
 
 /// What is wrong with a rate that has decimals, with the whole rate and the longer period that are
 /// the same: 1.5 a second are 3 in 2 seconds. `None` if it has none, or no quota is the same.
-fn fraction(rate: &str, period: Duration) -> Option<ParseProblem> {
+fn fraction(rate: &str, period: Duration) -> Option<String> {
     let (whole, decimals) = rate.trim().split_once('.')?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(whole) || !is_number(decimals) {
@@ -215,30 +211,48 @@ fn fraction(rate: &str, period: Duration) -> Option<ParseProblem> {
     let (tokens, periods) = (tokens.checked_div(divisor)?, periods.checked_div(divisor)?);
     let period = period.checked_mul(u32::try_from(periods).ok()?)?;
     Quota::check(Kind::TokenBucket, tokens, period).ok()?.validated().ok()?;
-    Some(ParseProblem::Fraction { given: excerpt(rate.trim()), rate: tokens, period })
+    Some(format!(
+        "rate `{}` is not a whole number (write `{tokens} per {}`)",
+        excerpt(rate.trim()),
+        Period(period)
+    ))
 }
 
 /// An option that there is not; other rate limiters say `burst` for the capacity.
-fn unknown_option(option: &str) -> ParseProblem {
+fn unknown_option(option: &str) -> String {
     let is_part_of_word = |c: char| c.is_ascii_alphabetic() || c == '_';
     let (name, value) = match option.split_once(|c| !is_part_of_word(c)) {
         Some((name, value)) => (name, value.trim()),
         None => (option, ""),
     };
     let given = excerpt(option);
+    if given.is_empty() {
+        return "no option follows a comma (write one, or leave the comma out)".to_owned();
+    }
     if !["burst", "burst_size"].iter().any(|burst| burst.eq_ignore_ascii_case(name)) {
-        return ParseProblem::Option(given);
+        return format!(
+            "`{given}` is not an option (there are `capacity 20`, `max_reserved 80`, `initial 5`, \
+             `start 2026-01-01T00:00:00Z`, `start first use`, `shards 4` and, of requests in flight, \
+             `lost_after 1 hour`)"
+        );
     }
     let is_number = parse_number("burst", value, u64::MAX).is_ok();
-    ParseProblem::Burst { given, capacity: excerpt(if is_number { value } else { "20" }) }
+    let capacity = excerpt(if is_number { value } else { "20" });
+    format!("`{given}` is not an option (write `capacity {capacity}`)")
 }
 
 /// The text form of a [`Timestamp`], or `first use`.
-fn parse_start(text: &str) -> Result<WindowStart, ParseProblem> {
+fn parse_start(text: &str) -> Result<WindowStart, String> {
     if text.eq_ignore_ascii_case(FIRST_USE) {
         return Ok(WindowStart::FirstUse);
     }
-    text.parse().map(WindowStart::At).map_err(|_| ParseProblem::Start(excerpt(text)))
+    text.parse().map(WindowStart::At).map_err(|_| {
+        format!(
+            "start `{}` is not an instant (write `2026-01-01T00:00:00Z`, `@` and microseconds since \
+             1970, or `first use`)",
+            excerpt(text)
+        )
+    })
 }
 
 impl fmt::Display for Quota {
@@ -278,76 +292,5 @@ impl fmt::Display for Quota {
             write!(f, ", shards {}", self.shards)?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Display for ParseProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ParseProblem::Kind(given) => write!(
-                f,
-                "`{given}` is not a kind (use `token bucket`, which may be left out, or `fixed \
-                 window`)"
-            ),
-            ParseProblem::KindInFlight => {
-                f.write_str("requests in flight are of no kind (write `4 in flight`)")
-            }
-            ParseProblem::NoPeriod => {
-                f.write_str("it has no rate per period (write `10 per minute`)")
-            }
-            ParseProblem::Number { what, given, most } => {
-                write!(f, "{what} `{given}` is not a whole number from 0 to {most}")
-            }
-            ParseProblem::Fraction { given, rate, period } => write!(
-                f,
-                "rate `{given}` is not a whole number (write `{rate} per {}`)",
-                Period(*period)
-            ),
-            ParseProblem::Period(given) => write!(
-                f,
-                "`{given}` is not a period (write `minute`, `90 seconds`, `1h 30m` or `30 days`)"
-            ),
-            ParseProblem::Zone(given) => write!(
-                f,
-                "`{given}` is not a time zone (write its name in the database, such as \
-                 `Europe/Berlin` or `UTC`)"
-            ),
-            #[cfg(feature = "calendar")]
-            ParseProblem::Month(given) => write!(
-                f,
-                "`{given}` is not a period (write `month in Europe/Berlin`, `week from sunday in \
-                 UTC` or `day in UTC` for windows of a calendar, or `30 days`)"
-            ),
-            #[cfg(not(feature = "calendar"))]
-            ParseProblem::Month(given) => write!(
-                f,
-                "`{given}` is not a period (write `30 days`; windows of a calendar need the feature \
-                 `calendar`)"
-            ),
-            ParseProblem::TokenBucket(calendar) => write!(
-                f,
-                "a token bucket has no windows of a calendar (leave out `token bucket`, or write a \
-                 period in place of `{calendar}`)"
-            ),
-            ParseProblem::Option(given) if given.is_empty() => {
-                f.write_str("no option follows a comma (write one, or leave the comma out)")
-            }
-            ParseProblem::Option(given) => write!(
-                f,
-                "`{given}` is not an option (there are `capacity 20`, `max_reserved 80`, \
-                 `initial 5`, `start 2026-01-01T00:00:00Z`, `start first use`, `shards 4` and, of requests in \
-                 flight, `lost_after 1 hour`)"
-            ),
-            ParseProblem::Burst { given, capacity } => {
-                write!(f, "`{given}` is not an option (write `capacity {capacity}`)")
-            }
-            ParseProblem::Twice(name) => write!(f, "`{name}` is given twice (leave one out)"),
-            ParseProblem::Start(given) => write!(
-                f,
-                "start `{given}` is not an instant (write `2026-01-01T00:00:00Z`, `@` and \
-                 microseconds since 1970, or `first use`)"
-            ),
-            ParseProblem::Numbers(error) => error.fmt(f),
-        }
     }
 }
