@@ -77,6 +77,6 @@ pub use self::refund::{refund, undo, untouched};
 pub use self::rescale::{charge_slower, rescale};
 pub use self::state::{State, Units};
 pub use self::terms::Terms;
-pub use self::testing::{Violation, check_history, check_history_with_returns};
+pub use self::testing::{check_history, check_history_with_returns};
 pub use self::tokens::Tokens;
 pub use self::two_choices::{charge_pair, charge_pair_slower};

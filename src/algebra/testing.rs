@@ -1,14 +1,10 @@
 //! For tests: checking a record of what ran against the bound that every limit promises.
 
-use std::fmt;
-use std::time::Duration;
-
 use super::bucket::Bucket;
-use super::tokens::Tokens;
 use crate::clock::Timestamp;
 use crate::quota::{Quota, QuotaError};
 
-/// Returns the first violation of a quota's bound in a record of work that ran; `None` if it holds.
+/// Says in words where a record of work that ran violates a quota's bound first; `None` if nowhere.
 ///
 /// The bound: in every window of time, the tokens of the work that ran in it are at most the
 /// capacity (or the largest single cost, if that is more), plus what the quota gains in a time as
@@ -34,15 +30,15 @@ use crate::quota::{Quota, QuotaError};
 ///
 /// let violation = check_history(&quota, &[(at(0), 10), (at(500), 5), (at(550), 1)])?.unwrap();
 /// assert_eq!(
-///     violation.to_string(),
-///     "work of 16 tokens ran within 550ms, where 15.50001 are the bound"
+///     violation,
+///     "work of 16 tokens ran within 550ms from 1970-01-01T00:00:00Z on, where 15.50001 are the bound"
 /// );
 /// # Ok::<(), tollgate::quota::QuotaError>(())
 /// ```
 pub fn check_history(
     quota: &Quota,
     runs: &[(Timestamp, u64)],
-) -> Result<Option<Violation>, QuotaError> {
+) -> Result<Option<String>, QuotaError> {
     check_history_with_returns(quota, runs, &[])
 }
 
@@ -73,7 +69,7 @@ pub fn check_history_with_returns(
     quota: &Quota,
     runs: &[(Timestamp, u64)],
     returns: &[(Timestamp, u64)],
-) -> Result<Option<Violation>, QuotaError> {
+) -> Result<Option<String>, QuotaError> {
     let bucket = Bucket::new(quota)?;
     let (mut runs, mut returns) = (runs.to_vec(), returns.to_vec());
     runs.sort_unstable();
@@ -94,7 +90,7 @@ fn first_violation(
     from: Timestamp,
     runs: &[(Timestamp, u64)],
     returns: &[(Timestamp, u64)],
-) -> Option<Violation> {
+) -> Option<String> {
     let (mut used, mut largest, mut returned) = (0_u128, 0_u128, 0_u128);
     let token = u128::from(bucket.token());
     let mut returns = returns.iter().skip_while(|(at, _)| *at < from).peekable();
@@ -115,51 +111,11 @@ fn first_violation(
         let bound = capacity.max(largest).saturating_add(gain).saturating_add(returned);
         if used > bound {
             let tokens = |units| bucket.tokens(i64::try_from(units).unwrap_or(i64::MAX));
-            return Some(Violation { from, to, ran: tokens(used), bound: tokens(bound) });
+            let (ran, bound, within) = (tokens(used), tokens(bound), to.since(from));
+            return Some(format!(
+                "work of {ran} tokens ran within {within:?} from {from} on, where {bound} are the bound"
+            ));
         }
     }
     None
-}
-
-/// A window of time in which more work ran than the quota allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Violation {
-    from: Timestamp,
-    to: Timestamp,
-    ran: Tokens,
-    bound: Tokens,
-}
-
-impl Violation {
-    /// The instant at which the window starts.
-    #[must_use]
-    pub const fn from(&self) -> Timestamp {
-        self.from
-    }
-
-    /// The instant at which the window ends, which is part of it.
-    #[must_use]
-    pub const fn to(&self) -> Timestamp {
-        self.to
-    }
-
-    /// The tokens of the work that ran in it.
-    #[must_use]
-    pub const fn ran(&self) -> Tokens {
-        self.ran
-    }
-
-    /// The most that would have been within the bound.
-    #[must_use]
-    pub const fn bound(&self) -> Tokens {
-        self.bound
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { from, to, ran, bound } = self;
-        let within: Duration = to.since(*from);
-        write!(f, "work of {ran} tokens ran within {within:?}, where {bound} are the bound")
-    }
 }

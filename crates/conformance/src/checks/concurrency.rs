@@ -222,7 +222,7 @@ pub(crate) async fn a_concurrent_history_is_within_the_bound(subject: Subject) {
         let mut violation = first_violation(&bucket, &rounds);
         if subject.clock.is_some() {
             let exact = check_history(&quota, &ran).expect("the quota can be counted");
-            violation = violation.or(exact.map(|found| found.to_string()));
+            violation = violation.or(exact);
         }
         if let Some(violation) = violation {
             panic!(

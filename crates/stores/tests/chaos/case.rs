@@ -344,7 +344,7 @@ impl Asked {
             }
             Sick::ForeignValue => (self.admitted > 0).then(|| "foreign numbers decide".to_owned()),
             Sick::LockedRow => (self.admitted > 0).then(|| "a locked row decides".to_owned()),
-            _ => check_history(SICK.quota(), &self.ran).unwrap().map(|told| told.to_string()),
+            _ => check_history(SICK.quota(), &self.ran).unwrap(),
         }
     }
 }
