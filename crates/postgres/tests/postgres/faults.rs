@@ -114,7 +114,8 @@ async fn a_primary_that_has_become_a_standby_is_an_outage_until_it_is_promoted()
     let store = Postgres::with_pool(pool.max_size(2).build().unwrap()).deadline(MINUTE);
     let limiter = RateLimiter::new(store.connect().await.unwrap());
     limiter.limit(&COUNTED).await.unwrap();
-    server.query("COPY (SELECT 1) TO PROGRAM 'touch standby.signal'");
+    // A program that reads nothing may end before the server has written.
+    server.query("COPY (SELECT 1) TO PROGRAM 'cat > standby.signal'");
     server.shut_down();
     server.restart();
     for _ in 0..4 {
