@@ -123,11 +123,14 @@ mod tests {
         let (names, buckets) = (kept(&memory), memory.len());
         assert!((buckets..=buckets * 2 + 2).contains(&names), "{names} names of {buckets}");
         let memory = Memory::new().max_keys(4_000).keep_keys().clock(clock.clone());
+        // Buckets go at any time of a round: there may be fewer at its end.
+        let mut buckets = 0;
         for key in 0..8_000 {
             take(&memory, key);
             clock.advance(MINUTE);
+            buckets = buckets.max(if key < 7_000 { 0 } else { memory.len() });
         }
-        let (names, buckets) = (kept(&memory), memory.len());
+        let names = kept(&memory);
         assert!(memory.evicted() == 0 && names <= buckets * 2 + 2, "{names} names of {buckets}");
     }
 }
