@@ -61,8 +61,8 @@ async fn until_one_waits(database: &Database) {
     tokio::time::timeout(Duration::from_secs(60), waits).await.unwrap();
 }
 
-/// Three connections to a new schema, for all of a test: each plans the functions anew, which takes a
-/// tenth of a second of a processor.
+/// Opens three connections to a new schema, which a test uses for all of its cases. The server plans the
+/// functions again for each connection, which takes 0.1 s of a processor.
 async fn connections() -> [Database; 3] {
     let database = Database::with_live_clock().await;
     let [one, other] = [database.again().await, database.again().await];
