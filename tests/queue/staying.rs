@@ -21,7 +21,7 @@ use tollgate::key::Head;
 use tollgate::middleware::{ActualCost, Queue, ResponseBody};
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND, Timestamp};
 use tollgate_testing::START;
-use tollgate_testing::cases::seeds;
+use tollgate_testing::cases::{seeds, times};
 use tollgate_testing::dice::Dice;
 use tollgate_testing::queue::{Late, lines, ms, paused, settled, tokens};
 use tollgate_testing::shared::Shared;
@@ -448,7 +448,8 @@ async fn histories(settles: bool) {
         let violation = check_history_with_returns(&quota, &ran, &returned).unwrap();
         assert_eq!(violation, None, "seed {seed}, {quota}");
     }
-    assert!(in_vain > 50 && sooner > 50, "{in_vain} in vain, {sooner} after a wait");
+    let least = times(100, 50);
+    assert!(u64::from(in_vain.min(sooner)) > least, "{in_vain} in vain, {sooner} after a wait");
 }
 
 /// Such a client was refused, and told to come back in 44 s.
