@@ -183,7 +183,7 @@ async fn a_call_that_waits_for_a_locked_row_holds_no_other() {
     }
     asks.await.unwrap();
     // It was held nearly always. On a busy machine, calls that do not wait take their time as well.
-    assert!(asked >= 20 && held <= asked / 2, "{held} of {asked}");
+    assert!(asked >= 20 && held <= asked / 3, "{held} of {asked}");
 }
 
 /// The second of two attempts could take the tokens of requests that were refused long ago.
