@@ -51,9 +51,12 @@ impl Server {
         server
     }
 
-    /// Starts a node of a cluster, which has no slots yet.
+    /// Starts a node of a cluster, which has no slots yet. As a master, it sends its replicas data at
+    /// once, and each second after that: a replica without any is not named among the slots.
     pub(super) fn start_node() -> Self {
-        Self::start(&["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"])
+        let options = "--cluster-enabled yes --cluster-require-full-coverage no \
+                       --repl-diskless-sync-delay 0 --repl-ping-replica-period 1";
+        Self::start(&options.split_whitespace().collect::<Vec<_>>())
     }
 
     /// Starts a sentinel, which watches `master` by the name of `shop`.
