@@ -235,6 +235,7 @@ impl<'a> Charge<'a> {
     }
 
     /// The names of the buckets that may pay. A two-choices charge has two, its own shard first.
+    #[inline]
     pub fn ids(&self) -> impl Iterator<Item = BucketId<'a>> + use<'a> {
         let id = self.id;
         std::iter::once(id).chain(self.second_shard.map(|second| id.shard(second)))

@@ -21,6 +21,7 @@ pub struct OwnedBucketId {
 impl OwnedBucketId {
     /// The name, borrowed from this value.
     #[must_use]
+    #[inline]
     pub const fn as_id(&self) -> BucketId<'_> {
         BucketId::with_head(&self.limit, self.head, &self.key).shard(self.shard)
     }
@@ -123,6 +124,7 @@ pub struct OwnedCharge {
 impl OwnedCharge {
     /// The charge, borrowed from this value.
     #[must_use]
+    #[inline]
     pub const fn as_charge(&self) -> Charge<'_> {
         let (id, bucket) = (self.id.as_id(), &self.bucket);
         let charge = match self.takes {
@@ -149,6 +151,7 @@ pub struct OwnedAdjustment {
 impl OwnedAdjustment {
     /// The adjustment, borrowed from this value.
     #[must_use]
+    #[inline]
     pub const fn as_adjustment(&self) -> Adjustment<'_> {
         let Self { id, bucket, change, receipt } = self;
         Adjustment::new(id.as_id(), bucket, *change).with_receipt(*receipt)

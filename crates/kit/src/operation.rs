@@ -15,9 +15,9 @@ use tollgate::kit::MAX_UNITS;
 /// What one caller asks for, in one step.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    Charges(SmallVec<[OwnedCharge; 1]>),
-    Adjustments(SmallVec<[OwnedAdjustment; 1]>),
-    Resets(SmallVec<[OwnedBucketId; 1]>),
+    Charges(Vec<OwnedCharge>),
+    Adjustments(Vec<OwnedAdjustment>),
+    Resets(Vec<OwnedBucketId>),
 }
 
 impl Operation {
@@ -35,12 +35,19 @@ impl Operation {
 
     /// The buckets that it names in order, with repetitions.
     pub fn ids(&self) -> SmallVec<[BucketId<'_>; 2]> {
+        let mut ids = SmallVec::new();
+        self.each_id(|id| ids.push(id));
+        ids
+    }
+
+    /// As [`ids`](Self::ids), without a list.
+    fn each_id<'s>(&'s self, each: impl FnMut(BucketId<'s>)) {
         match self {
             Self::Charges(all) => {
-                all.iter().map(OwnedCharge::as_charge).flat_map(|charge| charge.ids()).collect()
+                all.iter().flat_map(|one| one.as_charge().ids()).for_each(each);
             }
-            Self::Adjustments(all) => all.iter().map(|one| one.as_adjustment().id()).collect(),
-            Self::Resets(all) => all.iter().map(OwnedBucketId::as_id).collect(),
+            Self::Adjustments(all) => all.iter().map(|one| one.as_adjustment().id()).for_each(each),
+            Self::Resets(all) => all.iter().map(OwnedBucketId::as_id).for_each(each),
         }
     }
 
@@ -92,13 +99,14 @@ impl Operation {
 pub struct NamedOperation {
     operation: Operation,
     /// In the order of [`Operation::ids`].
-    names: SmallVec<[KeyName; 1]>,
+    names: Vec<KeyName>,
 }
 
 impl NamedOperation {
     pub fn new(operation: Operation, names: &KeyNames) -> Self {
-        let names = operation.ids().into_iter().map(|id| names.name(id)).collect();
-        Self { operation, names }
+        let mut named = Vec::with_capacity(1);
+        operation.each_id(|id| named.push(names.name(id)));
+        Self { operation, names: named }
     }
 
     /// # Errors

@@ -62,7 +62,7 @@ impl Carrier for PostgresCarrier {
         let mut timed = self.time.begin(self.own_time());
         let mut is_again = false;
         loop {
-            let operations = jobs.iter().map(|job| &*job.operation);
+            let operations = jobs.iter().map(|job| &job.operation);
             let request = Request::new(operations, timed.around());
             #[cfg(test)]
             let request = request.with_time(self.clock.now());

@@ -85,7 +85,7 @@ impl RedisCarrier {
         around: Timestamp,
     ) -> Result<Result<Replay, Timestamp>, BackendError> {
         let init_names = self.init_names.as_ref();
-        let operations = jobs.iter().map(|job| &*job.operation);
+        let operations = jobs.iter().map(|job| &job.operation);
         let request = ScriptRequest::new(operations, init_names.is_some(), around);
         #[cfg(test)]
         let request = request.with_time(self.clock.now());

@@ -12,8 +12,7 @@ pub(super) type Reply = oneshot::Sender<Result<Applied, BackendError>>;
 /// An operation that waits to be sent.
 #[derive(Debug)]
 pub struct Job {
-    /// Boxed, because it is large and moves several times.
-    pub operation: Box<NamedOperation>,
+    pub operation: NamedOperation,
     pub deadline: Instant,
     pub(super) reply: Reply,
     /// The lane in which it waits.
@@ -27,7 +26,7 @@ pub struct Job {
 impl Job {
     pub(super) fn new(operation: NamedOperation, deadline: Instant, reply: Reply) -> Self {
         let (lane, buckets, arrival) = Default::default();
-        Self { operation: Box::new(operation), deadline, reply, lane, buckets, arrival }
+        Self { operation, deadline, reply, lane, buckets, arrival }
     }
 
     /// Whether it is not to be sent any more: its deadline has passed, or it would take tokens for a

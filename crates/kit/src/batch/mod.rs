@@ -390,7 +390,7 @@ impl<C: Carrier> BatcherShared<C> {
 /// A job that the store has refused.
 struct RefusedJob<'c> {
     lane: LaneId,
-    operation: Box<NamedOperation>,
+    operation: NamedOperation,
     /// The places of its buckets in the reply.
     places: &'c [usize],
 }
