@@ -123,7 +123,14 @@ impl CompleteAnswer {
         demands: &[Demand<L>],
         jitter: Duration,
     ) -> Option<RateLimited> {
-        RateLimited::refused_by(self.refused(demands), self.retry_after(demands, jitter))
+        let retry_after = self.retry_after(demands, jitter);
+        match demands {
+            // Most refusals: their error is written in place.
+            [demand] if !self.0.has_kept() => {
+                Some(RateLimited::refused(demand.limit(), self.level(demand), retry_after))
+            }
+            _ => RateLimited::refused_by(self.refused(demands), retry_after),
+        }
     }
 
     /// How each limit stands that says what the answer as a whole says, and has so refused.

@@ -348,7 +348,11 @@ fn charges<L: Borrow<Limit>>(
     demands: &[Demand<L>],
     asking: Asking,
 ) -> Result<SmallVec<[Charge<'_>; 2]>, RateLimited> {
-    demands.iter().map(|demand| demand.charge(asking.mode, asking.longest)).collect()
+    let mut charges = SmallVec::new();
+    for demand in demands {
+        charges.push(demand.charge(asking.mode, asking.longest)?);
+    }
+    Ok(charges)
 }
 
 /// A store that outlives this process would keep the tokens of its requests for good.
