@@ -78,12 +78,12 @@ impl ReservedSlot for HeldSlot {
 
     fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, Unserved> {
         let now = Instant::now();
-        self.queue.with(|waiters, wakers| waiters.poll(&self.own, cx.waker(), now, wakers))
+        self.queue.with(|waiters, wakers| waiters.poll(self.own.key, cx.waker(), now, wakers))
     }
 
     fn use_up(mut self: Box<Self>) -> UsedTurn {
         self.state = HeldState::Used;
-        let granted = self.queue.with(|waiters, _| waiters.take_granted(&self.own));
+        let granted = self.queue.with(|waiters, _| waiters.take_granted(self.own.key));
         // If it runs by a free slot, its own is free.
         self.queue.undo_free_slots();
         let at = granted.as_ref().map_or(self.at(), |granted| granted.at);
@@ -102,10 +102,10 @@ impl Drop for HeldSlot {
                 self.queue.with(|waiters, wakers| waiters.offer(own, now, wakers));
             }
             HeldState::Waiting => {
-                let own = &self.own;
+                let own = self.own.key;
                 if self.queue.with(|waiters, wakers| waiters.leave(own, now, wakers)) {
                     // After the unlock: returning locks the registry, which comes before any queue.
-                    self.queue.give_back(&own.cost());
+                    self.queue.give_back(&self.own.cost());
                 }
             }
             HeldState::Used => return,

@@ -47,7 +47,7 @@
 //! 1. It is undone: the store gives the units back to the bucket if no process has charged the
 //!    bucket since ([`undo`]). Returns of this process are no charges; the [`ledger`] keeps count
 //!    of them.
-//! 2. A slot that cannot be undone stays on offer to newcomers of the same cost ([`free_slots`]).
+//! 2. A slot that cannot be undone stays on offer to newcomers of the same cost ([`wait_queue`]).
 //! 3. At its instant, it goes to the first waiter that fits. If there is none, it is spent.
 //! 4. When a slot is undone, the slot that was made before it may be the next that can be. It may
 //!    be in another queue on the same bucket, which is tried then ([`ledger`]).
@@ -131,7 +131,6 @@
 //! waiters, and its own timer for a waiter that is alone.
 
 mod bucket_set;
-mod free_slots;
 mod give_back;
 mod held_slot;
 mod ledger;
@@ -141,6 +140,7 @@ mod reserved_slot;
 mod store_clock;
 mod time_slot;
 mod undo;
+mod undo_state;
 mod wait_queue;
 
 pub(crate) use self::bucket_set::{QueueBucket, UsedTurn, paid_buckets};

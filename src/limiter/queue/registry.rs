@@ -199,7 +199,7 @@ impl Drop for SharedQueue {
         if let Some(registry) = self.registry.upgrade() {
             lock(&registry.queues).remove(&self.buckets, self);
         }
-        if let Some(kept_by) = self.with(|waiters, _| waiters.free.kept_by) {
+        if let Some(kept_by) = self.with(|waiters, _| waiters.undo.kept_by) {
             self.ledgers.iter().for_each(|ledger| lock(ledger).forget(kept_by));
         }
     }

@@ -46,8 +46,8 @@ impl SharedQueue {
         while let Some(ledger) = ledgers.pop() {
             // The newest first: if the store refuses to undo that one, it would refuse the others.
             while let Some((made, queue)) = { lock(&ledger).take_newest() } {
-                match queue.with(|waiters, _| waiters.free.newest()) {
-                    Some(newest) if newest == made => queue.with(|waiters, _| waiters.free.retry()),
+                match queue.with(|waiters, _| waiters.newest_free()) {
+                    Some(newest) if newest == made => queue.with(|waiters, _| waiters.undo.retry()),
                     // The newest slot of that queue was used since, so another queue may have a
                     // newer one.
                     Some(newest) => {
@@ -75,7 +75,7 @@ impl SharedQueue {
     fn undo_own_slots(self: &Arc<Self>) -> UndoResult {
         let mut result = UndoResult::Nothing;
         while let Some(slot) = self.with(|waiters, _| waiters.next_to_undo()) {
-            // The slot is out of the queue, and its `free` allows no other undo until this one is
+            // The slot is out of the queue, and its `undo` allows no other one until this one is
             // recorded. So the queue need not be locked while the store is asked.
             // Read before `expected`. A return that ends in between is counted exactly there, and
             // at worst the slot is tried once more than needed; in the other order, a false refusal
@@ -125,8 +125,8 @@ impl SharedQueue {
     /// Notes the newest free slot in the ledgers. Returns whether there is one.
     fn keep_for_retry(self: &Arc<Self>) -> bool {
         let (newest, before) = self.with(|waiters, _| {
-            let newest = waiters.free.newest();
-            (newest, std::mem::replace(&mut waiters.free.kept_by, newest))
+            let newest = waiters.newest_free();
+            (newest, std::mem::replace(&mut waiters.undo.kept_by, newest))
         });
         // After the queue is unlocked: a ledger and a queue are never locked at once.
         for ledger in &self.ledgers {
@@ -145,7 +145,7 @@ impl SharedQueue {
 
     /// Tries the refused slots again, since the buckets have changed.
     pub(super) fn retry_undo(self: &Arc<Self>) {
-        self.with(|waiters, _| waiters.free.retry());
+        self.with(|waiters, _| waiters.undo.retry());
         self.undo_free_slots();
     }
 
@@ -192,17 +192,17 @@ impl PendingUndo {
             let queue = &self.queue;
             let is_awaited = queue.with(|waiters, wakers| {
                 waiters.record_refusal(slot, Instant::now(), wakers);
-                self.over_counted && waiters.free.awaits_return()
+                self.over_counted && waiters.undo.awaits_return()
             });
             // The store may have refused only because it had not carried out a return yet.
             let awaiting = queue.ledgers.iter().map(|ledger| lock(ledger).await_return(queue));
             if is_awaited && !awaiting.fold(false, |any, one| any | one) {
-                queue.with(|waiters, _| waiters.free.retry());
+                queue.with(|waiters, _| waiters.undo.retry());
             }
             return false;
         }
         // If no answer came, the slot may have been undone. It is not given to a waiter then.
-        self.queue.with(|waiters, _| waiters.free.record_undone());
+        self.queue.with(|waiters, _| waiters.undo.record_undone());
         true
     }
 }
@@ -214,7 +214,7 @@ impl Drop for PendingUndo {
     fn drop(&mut self) {
         if self.slot.take().is_some() {
             // Without this, `is_undoing` would stay set, and the queue would undo nothing more.
-            self.queue.with(|waiters, _| waiters.free.record_undone());
+            self.queue.with(|waiters, _| waiters.undo.record_undone());
         }
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! # Design
 //!
-//! Waiters of one cost are a [`CostClass`]: the first of them has the first of their slots, the
-//! second has the second. When one leaves, those behind it have moved forward once the last slot is
-//! taken out. No waiter is touched. That slot is free. It stays on offer to newcomers of its cost,
-//! and at its instant the first waiter that fits runs by it.
+//! Waiters of one cost are a [`CostClass`], with the slots that were made for that cost: the first
+//! waiter has the first slot, the second has the second, and the slots that are left over are free.
+//! So when one leaves, those behind it have moved forward, and no waiter is touched. A newcomer of
+//! the same cost has a slot that was free. At the instant of a free slot whose class has no waiter,
+//! the first waiter of another cost that fits runs by it.
 //!
 //! An example, with waiters in the order of their slots, as `name(cost) instant`:
 //!
@@ -22,47 +23,61 @@
 //! The caller supplies the time, wakes the [`Wakers`] after it has released the lock, and asks the
 //! store to undo the slots that are left over.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::task::Waker;
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::free_slots::FreeSlots;
 use super::store_clock::StoreClock;
-use super::time_slot::{Cost, SlotKey, TimeSlot};
+use super::time_slot::{Cost, CreationKey, SlotKey, TimeSlot};
+use super::undo_state::UndoState;
 use crate::clock::Timestamp;
 
-/// How many waiters are looked at for one that can use a free slot, when its instant has come.
+/// How many slots are looked at for a waiter that can use a free one, when its instant has come.
 const MAX_LOOKS: usize = 256;
 
+/// How many free slots are kept when there are twice as many. A layer's queue has at most 1,000
+/// waiters unless set, and all of them may leave while the store is asked about the slot of the first.
+const MAX_FREE: usize = 1_000;
+
 /// The waiters of one set of buckets, and their slots.
+///
+/// No waiter runs later than it was told: of each cost there are, until any instant, at least as many
+/// slots as waiters that were told an instant up to then.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
+    /// By the slots that they have reserved.
+    waiters: BTreeMap<SlotKey, Waiter>,
+    /// Whoever has them.
+    slots: BTreeMap<SlotKey, TimeSlot>,
+    /// The same slots in the order in which they were reserved.
+    made: BTreeSet<CreationKey>,
     classes: HashMap<Cost, CostClass>,
-    /// The slots of all classes, each with the class that has it.
-    slots: BTreeMap<SlotKey, Cost>,
+    /// Slots that were given up after their instant. The store may undo them, and no waiter may use
+    /// them: its work would run later than the instant for which the store granted these units,
+    /// beside the work of that later time.
+    past: Vec<TimeSlot>,
     /// The waiters that have their turn but do not run yet, each by the slot that it has reserved.
     granted: HashMap<SlotKey, WaiterGrant>,
-    pub(super) free: FreeSlots,
+    pub(super) undo: UndoState,
     /// Converts the instants of all slots to the clock of this process.
     pub(super) clock: StoreClock,
     /// How many waiters have left since one entered the empty queue.
     leavers: u64,
 }
 
-/// The waiters of one cost and as many slots. The n-th waiter has the n-th slot.
-///
-/// No waiter runs later than it was told: until any instant, there are at least as many slots as
-/// waiters that were told an instant up to then. A slot is only exchanged for an earlier one.
+/// The waiters of one cost and the slots for it. The n-th waiter has the n-th slot, and the last ones
+/// are free.
 #[derive(Debug, Default)]
 struct CostClass {
-    /// By the slots that they have reserved.
-    waiters: BTreeMap<SlotKey, Waiter>,
-    slots: BTreeMap<SlotKey, TimeSlot>,
+    waiters: BTreeSet<SlotKey>,
+    slots: BTreeSet<SlotKey>,
 }
 
 #[derive(Debug)]
 struct Waiter {
+    cost: Cost,
     waker: Option<Waker>,
     /// The instant of its timer.
     alarm: Instant,
@@ -84,8 +99,9 @@ pub(super) struct WaiterGrant {
 impl WaitQueue {
     /// How many wait, until when the last of them waits, and how many have left.
     pub(super) fn status(&self) -> (usize, Option<Instant>, u64) {
-        let until = self.slots.last_key_value().map(|(last, _)| self.due(*last));
-        (self.slots.len(), until, self.leavers)
+        let last = self.classes.values().filter(|class| !class.waiters.is_empty());
+        let until = last.filter_map(|class| class.slot_before(0)).max();
+        (self.waiters.len(), until.map(|last| self.due(last)), self.leavers)
     }
 
     /// The instant of a slot, by the clock of this process.
@@ -105,20 +121,15 @@ impl WaitQueue {
     ) -> Instant {
         // First, so that it gets no free slot with an instant that has passed.
         self.grant_due(now, None, wakers);
-        if self.slots.is_empty() {
+        if self.waiters.is_empty() {
             self.leavers = 0;
         }
         let (key, cost) = (own.key, own.cost());
-        let waiter = Waiter { waker: None, alarm: self.due(key), is_drainable };
-        let class = self.classes.entry(cost.clone()).or_default();
-        class.waiters.insert(key, waiter);
-        class.slots.insert(key, own);
-        self.slots.insert(key, cost.clone());
-        if let Some(free) = self.free.take_before(key, &cost) {
-            self.hand_on(free);
-        }
+        self.add(own);
+        let turn = self.classes.get_mut(&cost).and_then(|class| class.enter(key));
+        let waiter = Waiter { cost, waker: None, alarm: self.due(key), is_drainable };
+        self.waiters.insert(key, waiter);
         self.wake_next(wakers);
-        let turn = self.classes.get(&cost).and_then(|class| class.slot_of(key));
         self.due(turn.unwrap_or(key))
     }
 
@@ -132,14 +143,14 @@ impl WaitQueue {
     /// If the limiter was drained, and its turn would come too late.
     pub(super) fn poll(
         &mut self,
-        own: &TimeSlot,
+        own: SlotKey,
         waker: &Waker,
         now: Instant,
         wakers: &mut Wakers,
     ) -> Result<Option<Instant>, Unserved> {
         // All of them, in the order of their slots, and not this waiter alone: the timers of
         // several waiters may fire in any order.
-        self.grant_due(now, Some(own.key), wakers);
+        self.grant_due(now, Some(own), wakers);
         let answer = self.answer(own, waker, wakers);
         self.wake_next(wakers);
         answer
@@ -147,54 +158,42 @@ impl WaitQueue {
 
     fn answer(
         &mut self,
-        own: &TimeSlot,
+        own: SlotKey,
         waker: &Waker,
         wakers: &mut Wakers,
     ) -> Result<Option<Instant>, Unserved> {
-        if self.granted.contains_key(&own.key) {
+        if self.granted.contains_key(&own) {
             return Ok(None);
         }
         // Only the first two set their timers to the next slots. The others would have to set them
         // again each time that one before them leaves; until they are among the first two, the
         // instant that they were told is soon enough, since the first timer grants them all.
-        let next = self.next_two().into_iter().flatten();
-        let next = next.filter(|(_, key, _)| *key == own.key).map(|(.., due)| due);
-        let until = next.fold(self.due(own.key), Instant::min);
-        let class = self.classes.get_mut(&own.cost());
+        let next = self.next_two().into_iter().filter(|(waiter, _)| *waiter == own);
+        let until = next.map(|(_, due)| due).fold(self.due(own), Instant::min);
         // Neither granted nor in line: only a drain removes a waiter that still has its handle.
-        let waiter =
-            class.and_then(|class| class.waiters.get_mut(&own.key)).ok_or(Unserved::Drained)?;
+        let waiter = self.waiters.get_mut(&own).ok_or(Unserved::Drained)?;
         waiter.alarm = until;
         wakers.discard.extend(replace_waker(&mut waiter.waker, waker));
         Ok(Some(until))
     }
 
     /// Takes out what a waiter was granted, since its work runs now or its future was dropped.
-    pub(super) fn take_granted(&mut self, own: &TimeSlot) -> Option<WaiterGrant> {
-        self.granted.remove(&own.key)
+    pub(super) fn take_granted(&mut self, own: SlotKey) -> Option<WaiterGrant> {
+        self.granted.remove(&own)
     }
 
     /// Removes a waiter that was dropped. Returns whether it was granted units that another request
     /// had returned: these are to be given back.
-    pub(super) fn leave(&mut self, own: &TimeSlot, now: Instant, wakers: &mut Wakers) -> bool {
+    pub(super) fn leave(&mut self, own: SlotKey, now: Instant, wakers: &mut Wakers) -> bool {
         // First, so that a waiter whose instant has come gives up a slot that is due, and not its
         // place in line: the two are handed on by different rules.
-        self.grant_due(now, Some(own.key), wakers);
-        let mut uses_returned = false;
-        if let Some(granted) = self.take_granted(own) {
-            self.leavers = self.leavers.saturating_add(1);
-            uses_returned = granted.uses_returned;
-            if !uses_returned {
-                // Not on offer: the work of another waiter would run later than the instant for
-                // which the store granted these units, beside the work of that later time.
-                self.free.add(granted.slot, false);
-            }
-        } else if let Some(gone) = self.remove(own.key, &own.cost()) {
-            self.leavers = self.leavers.saturating_add(1);
-            wakers.discard.extend(gone.waker);
-        }
-        // Otherwise it was drained, and was counted when it was removed.
-        //
+        self.grant_due(now, Some(own), wakers);
+        let (granted, gone) = (self.take_granted(own), self.take_waiter(own));
+        // It is neither if it was drained, and was counted when it was removed.
+        self.leavers = self.leavers.saturating_add(u64::from(granted.is_some() || gone.is_some()));
+        wakers.discard.extend(gone.and_then(|gone| gone.waker));
+        let uses_returned = granted.as_ref().is_some_and(|granted| granted.uses_returned);
+        self.past.extend(granted.filter(|_| !uses_returned).map(|granted| granted.slot));
         // Those that moved forward may now be the first two, and their timers are set to later
         // instants.
         self.wake_next(wakers);
@@ -204,30 +203,52 @@ impl WaitQueue {
     /// Offers a slot without a waiter to the waiters behind it.
     pub(super) fn offer(&mut self, slot: TimeSlot, now: Instant, wakers: &mut Wakers) {
         self.grant_due(now, None, wakers);
-        // A slot in the past can only be undone: see `leave`.
         match self.due(slot.key) > now {
-            true => self.hand_on(slot),
-            false => self.free.add(slot, false),
+            true => self.add(slot),
+            false => self.past.push(slot),
         }
         self.wake_next(wakers);
     }
 
+    /// When the free slot was reserved that the store would undo. There is none if a waiter has a slot
+    /// that was made later: the bucket was charged after all that are free.
+    pub(super) fn newest_free(&self) -> Option<CreationKey> {
+        let past = self.past.iter().map(TimeSlot::creation_key).max();
+        let Some(last) = self.made.last().copied().filter(|last| past < Some(*last)) else {
+            return past;
+        };
+        let class = self.classes.get(&self.slots.get(&last.1)?.cost())?;
+        class.is_free(last.1).then_some(last)
+    }
+
     /// Takes out the free slot that the store should undo next; `None` if there is none to try.
     pub(super) fn next_to_undo(&mut self) -> Option<TimeSlot> {
-        let newest = self.free.newest()?;
-        let last = self.slots.last_key_value();
-        let last = last.and_then(|(key, cost)| self.classes.get(cost)?.slots.get(key));
-        // If a waiter has a slot that was made later, the bucket was charged after this one, and
-        // the store would refuse.
-        if last.is_some_and(|last| last.creation_key() > newest) {
+        if self.slots.len().saturating_sub(self.waiters.len()) > MAX_FREE.saturating_mul(2) {
+            self.spend_oldest();
+        }
+        let newest = self.newest_free()?;
+        if !self.undo.begin(newest) {
             return None;
         }
-        self.free.next_to_undo()
+        let past = self.past.iter().position(|slot| slot.key == newest.1);
+        past.map(|nth| self.past.swap_remove(nth)).or_else(|| self.take(newest.1))
+    }
+
+    /// Spends the free slots that would be the last to be undone: the bucket keeps their debt.
+    fn spend_oldest(&mut self) {
+        let free = self.classes.values().flat_map(CostClass::free);
+        let free = free.filter_map(|key| Some(self.slots.get(key)?.creation_key()));
+        let mut free: Vec<_> = free.collect();
+        free.sort_unstable();
+        free.truncate(free.len().saturating_sub(MAX_FREE));
+        for (_, key) in free {
+            self.take(key);
+        }
     }
 
     /// Records that the store refused to undo a slot, and offers it again.
     pub(super) fn record_refusal(&mut self, slot: TimeSlot, now: Instant, wakers: &mut Wakers) {
-        self.free.record_refusal(slot.creation_key());
+        self.undo.record_refusal(slot.creation_key());
         self.offer(slot, now, wakers);
     }
 
@@ -235,17 +256,14 @@ impl WaitQueue {
     /// due are granted first.
     pub(super) fn drain(&mut self, end: Instant, now: Instant, wakers: &mut Wakers) {
         self.grant_due(now, None, wakers);
-        let mut late = Vec::new();
-        for (cost, class) in &self.classes {
-            for ((key, waiter), slot) in class.waiters.iter().zip(class.slots.keys()) {
-                if waiter.is_drainable && self.due(*slot) > end {
-                    late.push((*key, cost.clone()));
-                }
-            }
-        }
-        for (key, cost) in late {
-            let gone = self.remove(key, &cost);
-            wakers.wake.extend(gone.and_then(|waiter| waiter.waker));
+        let all = self.classes.values().flat_map(|class| class.waiters.iter().zip(&class.slots));
+        let late = all.filter(|(own, slot)| {
+            let is_drainable = self.waiters.get(own).is_some_and(|waiter| waiter.is_drainable);
+            is_drainable && self.due(**slot) > end
+        });
+        let late: Vec<_> = late.map(|(own, _)| *own).collect();
+        for own in late {
+            wakers.wake.extend(self.take_waiter(own).and_then(|waiter| waiter.waker));
             self.leavers = self.leavers.saturating_add(1);
         }
         self.wake_next(wakers);
@@ -264,14 +282,16 @@ impl WaitQueue {
         let at = self.clock.time_at(now)?;
         // Only the first waiter is asked. If a later one with a smaller cost were granted, units
         // would never add up for a large one at the front.
-        let (key, cost) = self.slots.first_key_value().filter(|(_, cost)| covers(cost, at))?;
-        let (key, cost) = (*key, cost.clone());
-        let slot = self.classes.get(&cost)?.slots.get(&key)?.clone();
-        // As if it had left: its slot goes to the waiters behind it.
-        let (first, waiter) = self.remove_first(&cost)?;
+        let [first, _] = self.first_two();
+        let (own, slot) = first?;
+        let (slot, cost) = (slot.clone(), slot.cost());
+        if !covers(&cost, at) {
+            return None;
+        }
         // `time_at` may be a little early: not before the reservation, nor after its own slot.
-        let at = at.max(slot.made.at).min(key.at());
-        self.grant(first, waiter, WaiterGrant { at, slot, uses_returned: true }, None, wakers);
+        let at = at.max(slot.made.at).min(slot.key.at());
+        // As if it had left: its slot goes to the waiters behind it.
+        self.grant(own, WaiterGrant { at, slot, uses_returned: true }, None, wakers);
         self.wake_next(wakers);
         Some(cost)
     }
@@ -279,102 +299,77 @@ impl WaitQueue {
     /// Grants every waiter that is due, and wakes it; all but `except`, which is being polled or
     /// dropped and needs no wake-up.
     fn grant_due(&mut self, now: Instant, except: Option<SlotKey>, wakers: &mut Wakers) {
-        loop {
-            let (first, free) = (self.slots.first_key_value(), self.free.first());
-            let first = first.filter(|(key, _)| free.is_none_or(|free| **key < free));
-            let Some(next) = first.map(|(key, _)| *key).or(free) else { return };
-            if self.due(next) > now {
+        // The store was asked about these when they were given up.
+        self.past.clear();
+        while let Some((&key, slot)) = self.slots.first_key_value() {
+            if self.due(key) > now {
                 return;
             }
-            let granted = match first.map(|(_, cost)| cost.clone()) {
-                Some(cost) => self.take_first(&cost),
-                None => self.use_free(next),
-            };
-            if let Some((waiter, own, slot)) = granted {
-                let grant = WaiterGrant { at: next.at(), slot, uses_returned: false };
-                self.grant(own, waiter, grant, except, wakers);
+            // The first slot of a class is that of its first waiter. If it has none, the slot is free.
+            let own = self.first_of(&slot.cost()).or_else(|| self.first_that_fits(slot));
+            let Some(slot) = self.take(key) else { return };
+            if let Some(own) = own {
+                let grant = WaiterGrant { at: key.at(), slot, uses_returned: false };
+                self.grant(own, grant, except, wakers);
             }
         }
     }
 
-    /// Takes out a free slot, since its instant has come, and the first waiter that can use it.
-    fn use_free(&mut self, free: SlotKey) -> Option<(Waiter, SlotKey, TimeSlot)> {
-        let (slot, is_on_offer) = self.free.take(free)?;
-        let mut waiting = self.slots.values().take(MAX_LOOKS);
-        let cost = waiting.find(|cost| is_on_offer && slot.fits(cost))?.clone();
-        let (own, waiter) = self.remove_first(&cost)?;
-        Some((waiter, own, slot))
+    /// The first waiter of a cost.
+    fn first_of(&self, cost: &Cost) -> Option<SlotKey> {
+        self.classes.get(cost)?.waiters.first().copied()
     }
 
-    /// Takes out the first waiter of a class and the first slot of that class.
-    fn take_first(&mut self, cost: &Cost) -> Option<(Waiter, SlotKey, TimeSlot)> {
-        let class = self.classes.get_mut(cost)?;
-        // Both or none, so that the n-th waiter still has the n-th slot.
-        let (own, waiter) = class.waiters.pop_first()?;
-        let (key, slot) = class.slots.pop_first()?;
-        self.slots.remove(&key);
-        self.drop_empty(cost);
-        Some((waiter, own, slot))
+    /// The first waiter that can use this free slot.
+    fn first_that_fits(&self, free: &TimeSlot) -> Option<SlotKey> {
+        let costs = self.slots.values().take(MAX_LOOKS).map(TimeSlot::cost);
+        costs.filter(|cost| free.fits(cost)).find_map(|cost| self.first_of(&cost))
     }
 
     fn grant(
         &mut self,
         own: SlotKey,
-        mut waiter: Waiter,
         grant: WaiterGrant,
         except: Option<SlotKey>,
         wakers: &mut Wakers,
     ) {
         // The waker is woken or dropped after the unlock. Either can run code that locks this queue
         // again.
+        let waker = self.take_waiter(own).and_then(|waiter| waiter.waker);
         match Some(own) == except {
-            true => wakers.discard.extend(waiter.waker.take()),
-            false => wakers.wake.extend(waiter.waker.take()),
+            true => wakers.discard.extend(waker),
+            false => wakers.wake.extend(waker),
         }
         // Under the same lock that took it out of the line: a poll in between would find it in
         // neither, and take it for drained.
         self.granted.insert(own, grant);
     }
 
-    /// Takes out a waiter. Those behind it move forward, and the last slot of their class is free.
-    fn remove(&mut self, own: SlotKey, cost: &Cost) -> Option<Waiter> {
-        let waiter = self.classes.get_mut(cost)?.waiters.remove(&own)?;
-        self.free_last(cost);
+    /// Takes out a waiter. Those behind it of its cost move forward.
+    fn take_waiter(&mut self, own: SlotKey) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&own)?;
+        if let Some(class) = self.classes.get_mut(&waiter.cost) {
+            class.waiters.remove(&own);
+        }
         Some(waiter)
     }
 
-    /// The same for the first waiter of a class.
-    fn remove_first(&mut self, cost: &Cost) -> Option<(SlotKey, Waiter)> {
-        let first = self.classes.get_mut(cost)?.waiters.pop_first()?;
-        self.free_last(cost);
-        Some(first)
+    fn add(&mut self, slot: TimeSlot) {
+        self.made.insert(slot.creation_key());
+        self.classes.entry(slot.cost()).or_default().slots.insert(slot.key);
+        self.slots.insert(slot.key, slot);
     }
 
-    /// Hands a free slot on to the waiters behind it of the same cost. The last slot is then free.
-    fn hand_on(&mut self, slot: TimeSlot) {
+    fn take(&mut self, key: SlotKey) -> Option<TimeSlot> {
+        let slot = self.slots.remove(&key)?;
+        self.made.remove(&slot.creation_key());
         let cost = slot.cost();
-        // If there is none behind it, it is the last one itself.
-        self.slots.insert(slot.key, cost.clone());
-        self.classes.entry(cost.clone()).or_default().slots.insert(slot.key, slot);
-        self.free_last(&cost);
-    }
-
-    /// Frees the last slot of a class, which has one more than it has waiters.
-    fn free_last(&mut self, cost: &Cost) {
-        let last = self.classes.get_mut(cost).and_then(|class| class.slots.pop_last());
-        if let Some((key, slot)) = last {
-            self.slots.remove(&key);
-            // Each caller has granted the waiters that are due, so its instant is to come; or it
-            // was when the slot that its waiter uses came.
-            self.free.add(slot, true);
+        let class = self.classes.get_mut(&cost)?;
+        class.slots.remove(&key);
+        if class.slots.is_empty() {
+            self.classes.remove(&cost);
         }
-        self.drop_empty(cost);
-    }
-
-    fn drop_empty(&mut self, cost: &Cost) {
-        if self.classes.get(cost).is_some_and(|class| class.slots.is_empty()) {
-            self.classes.remove(cost);
-        }
+        Some(slot)
     }
 
     /// Wakes the first two waiters if their timers are later than the next two slots, so that they
@@ -384,9 +379,8 @@ impl WaitQueue {
     /// are due, and wakes the next two. There are two timers because one waiter may no longer be
     /// polled.
     fn wake_next(&mut self, wakers: &mut Wakers) {
-        for (cost, own, due) in self.next_two().into_iter().flatten() {
-            let class = self.classes.get_mut(&cost);
-            if let Some(waiter) = class.and_then(|class| class.waiters.get_mut(&own))
+        for (own, due) in self.next_two() {
+            if let Some(waiter) = self.waiters.get_mut(&own)
                 && waiter.alarm > due
             {
                 // Noted at once, although the task has not polled: a second leaver must not wake it
@@ -398,31 +392,49 @@ impl WaitQueue {
     }
 
     /// The first two waiters, and the instants of the next two slots, which may be free ones.
-    fn next_two(&self) -> [Option<(Cost, SlotKey, Instant)>; 2] {
-        let mut waiting = self.slots.iter().map(|(key, cost)| (*key, cost));
-        let (first, second) = (waiting.next(), waiting.next());
-        let mut free = self.free.on_offer().map(|slot| slot.key);
-        // The first two of both lists are among these four.
-        let mut next = [free.next(), free.next(), first.map(|one| one.0), second.map(|one| one.0)];
-        next.sort_unstable_by_key(|key| (key.is_none(), *key));
-        let [first_key, second_key, ..] = next;
-        // If both are of one class, the second is the second waiter of that class.
-        let are_equal = first.zip(second).is_some_and(|(one, two)| one.1 == two.1);
-        [(first, first_key, 0), (second, second_key, usize::from(are_equal))].map(
-            |(waiter, key, nth)| {
-                let (cost, due) = (waiter?.1, self.due(key?));
-                let own = *self.classes.get(cost)?.waiters.keys().nth(nth)?;
-                Some((cost.clone(), own, due))
-            },
-        )
+    fn next_two(&self) -> SmallVec<[(SlotKey, Instant); 2]> {
+        let due = self.slots.keys().map(|key| self.due(*key));
+        self.first_two().into_iter().flatten().map(|(own, _)| own).zip(due).collect()
+    }
+
+    /// The first two waiters, with their slots.
+    fn first_two(&self) -> [Option<(SlotKey, &TimeSlot)>; 2] {
+        let mut first = None;
+        let mut waiting = self.slots.values().filter_map(|slot| {
+            let cost = slot.cost();
+            let nth = usize::from(first.as_ref() == Some(&cost));
+            let own = *self.classes.get(&cost)?.waiters.iter().nth(nth)?;
+            first.get_or_insert(cost);
+            Some((own, slot))
+        });
+        [waiting.next(), waiting.next()]
     }
 }
 
 impl CostClass {
-    /// The slot of a waiter; `None` if it is not among the last of its class, where newcomers are.
-    fn slot_of(&self, own: SlotKey) -> Option<SlotKey> {
+    /// Adds a waiter. Returns its slot; `None` if it is not among the last of its class, where
+    /// newcomers are.
+    fn enter(&mut self, own: SlotKey) -> Option<SlotKey> {
+        self.waiters.insert(own);
         let behind = self.waiters.range(own..).skip(1).take(MAX_LOOKS).count();
-        self.slots.keys().rev().nth(behind).copied().filter(|_| behind < MAX_LOOKS)
+        self.slot_before(behind).filter(|_| behind < MAX_LOOKS)
+    }
+
+    /// The slot of the waiter with so many behind it.
+    fn slot_before(&self, behind: usize) -> Option<SlotKey> {
+        self.slots.iter().rev().nth(self.free_count().saturating_add(behind)).copied()
+    }
+
+    fn free_count(&self) -> usize {
+        self.slots.len().saturating_sub(self.waiters.len())
+    }
+
+    fn free(&self) -> impl Iterator<Item = &SlotKey> {
+        self.slots.iter().rev().take(self.free_count())
+    }
+
+    fn is_free(&self, slot: SlotKey) -> bool {
+        self.free().take_while(|free| **free >= slot).any(|free| *free == slot)
     }
 }
 
