@@ -462,10 +462,17 @@ impl Reading {
         Receipt::new(self.mark, self.origin, self.unpaid.of(self.units), self.state)
     }
 
+    /// The same with what was charged on top of it.
+    pub(crate) fn with_more(self, more: &Self) -> Self {
+        let units = self.units.saturating_add(more.units);
+        let unpaid = self.unpaid.of(self.units).saturating_add(more.unpaid.of(more.units));
+        let (unpaid, origin) = (Unpaid::part(unpaid, units), self.origin.and(more.origin));
+        Self { state: more.state, units, origin, unpaid, ..self }
+    }
+
     /// Sets the mark.
-    #[cfg(feature = "memory")]
     #[inline]
-    pub(super) const fn with_mark(mut self, mark: ResetMark) -> Self {
+    pub(crate) const fn with_mark(mut self, mark: ResetMark) -> Self {
         self.mark = mark;
         self
     }
@@ -516,10 +523,5 @@ impl Reading {
     #[must_use]
     pub const fn wait(&self) -> Duration {
         Duration::from_micros(self.wait)
-    }
-
-    #[inline]
-    pub(crate) const fn wait_micros(&self) -> u64 {
-        self.wait
     }
 }

@@ -124,7 +124,7 @@ pub(crate) use self::memory::{
     LinePlace, LineTicket, LineTimer, LineWaiter, UnknownBucket, WaiterStatus,
 };
 pub use self::on_failure::OnFailure;
-pub(crate) use self::origin::{Origin, Unpaid};
+pub(crate) use self::origin::Origin;
 pub use self::owned::{OwnedAdjustment, OwnedBucketId, OwnedCharge};
 pub use self::receipt::Receipt;
 pub use self::record::BucketRecord;

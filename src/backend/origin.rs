@@ -29,7 +29,7 @@ impl Origin {
 /// The part of a charge in the store that the local store of a [`Fallback`](super::Fallback) has not
 /// paid, as its bucket did not hold it.
 ///
-/// It is counted in steps of 1/2047, so that a grant has room for it, and rounded up: what comes back
+/// It is counted in steps of 1/2047, so that a reading has room for it, and rounded up: what comes back
 /// to the local bucket is never more than it has paid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Unpaid(u16);
@@ -38,10 +38,7 @@ impl Unpaid {
     /// The local store has paid all of it, or there is none.
     pub(crate) const NOTHING: Self = Self(0);
 
-    /// How many bits its [number](Self::number) has.
-    pub(crate) const BITS: u32 = 11;
-
-    const ALL: u16 = (1 << Self::BITS) - 1;
+    const ALL: u16 = 2_047;
 
     /// So many units of `all`.
     pub(crate) fn part(units: Units, all: Units) -> Self {
@@ -61,17 +58,6 @@ impl Unpaid {
         let units = u128::from(all.max(0).unsigned_abs()).saturating_mul(u128::from(self.0));
         Units::try_from(units.div_ceil(u128::from(Self::ALL))).unwrap_or(Units::MAX)
     }
-
-    /// The number of steps.
-    pub(crate) const fn number(self) -> u16 {
-        self.0
-    }
-
-    /// Reads the lowest [bits](Self::BITS) of a number.
-    pub(crate) const fn from_low_bits(number: u64) -> Self {
-        let [low, high, ..] = number.to_le_bytes();
-        Self(u16::from_le_bytes([low, high]) & Self::ALL)
-    }
 }
 
 #[cfg(test)]
@@ -86,7 +72,6 @@ mod tests {
                 let read = part.of(all);
                 let right = units.max(0);
                 assert!(read >= right && read <= right.saturating_add(all / 2_047 + 1).min(all));
-                assert_eq!(Unpaid::from_low_bits(u64::from(part.number()) | 7 << 11), part);
             }
             assert_eq!((Unpaid::NOTHING.of(all), Unpaid::part(all, all).of(all)), (0, all));
         }

@@ -249,12 +249,13 @@ impl HeldGrants {
                 grant.paid().map(|paid| {
                     let id = grant.limit().bucket_of(&grant.key).shard(paid.shard);
                     let bucket = grant.limit().bucket();
-                    if limiter.resets().has_forgiven(id, paid.mark) {
+                    if limiter.resets().has_forgiven(id, paid.reading.mark()) {
                         return None;
                     }
                     let returned = limiter.queues().returned_since(id, made)?;
-                    let left = bucket.with_returned(paid.after, returned);
-                    Some(Adjustment::undo(id, bucket, paid.units, left).with_unpaid(paid.unpaid()))
+                    let left = bucket.with_returned(paid.reading.state(), returned);
+                    let undo = Adjustment::undo(id, bucket, paid.reading.units(), left);
+                    Some(undo.with_unpaid(paid.unpaid()))
                 })
             })
             .collect();

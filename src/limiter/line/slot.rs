@@ -119,7 +119,7 @@ impl ReservedSlot for LineSlot {
     fn use_up(mut self: Box<Self>) -> UsedTurn {
         self.is_held = false;
         let parts = std::mem::take(&mut self.parts).into_iter();
-        UsedTurn::new(self.at, parts.map(|(bucket, paid)| (bucket, paid.after)))
+        UsedTurn::new(self.at, parts.map(|(bucket, paid)| (bucket, paid.reading.state())))
     }
 }
 
@@ -133,8 +133,8 @@ impl Drop for LineSlot {
             // outdated at once, and a grant after it would be lost.
             let mut refunds = SmallVec::<[Adjustment<'_>; 2]>::new();
             for (bucket, paid) in &self.parts {
-                let refund = Adjustment::refund(bucket.id(), bucket.bucket(), paid.units);
-                refunds.push(refund.with_mark(paid.mark));
+                let refund = Adjustment::refund(bucket.id(), bucket.bucket(), paid.reading.units());
+                refunds.push(refund.with_mark(paid.reading.mark()));
             }
             lines.leave(&self.ticket, &refunds);
         }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::time_slot::Taken;
+use smallvec::SmallVec;
+
 use crate::algebra::{Bucket, State};
 use crate::backend::{BucketId, Key};
 use crate::clock::Timestamp;
@@ -25,7 +26,7 @@ pub(crate) fn paid_buckets<'g>(
     grants.flat_map(|grant| {
         grant.paid().map(|paid| {
             let limit = Arc::clone(grant.shared_limit());
-            (QueueBucket::new(limit, grant.key.clone(), paid.shard), paid)
+            (QueueBucket::new(limit, grant.key.clone(), paid.shard), *paid)
         })
     })
 }
@@ -87,7 +88,9 @@ impl QueueBucket {
 
 /// Sorts the buckets of a reservation by name. All reservations on the same ones share a queue. Returns
 /// them with what was taken from each. A bucket that the call named twice is there once, with the sum.
-pub(super) fn sort_taken(mut taken: Vec<(QueueBucket, Taken)>) -> (Arc<[QueueBucket]>, Vec<Taken>) {
+pub(super) fn sort_taken(
+    mut taken: Vec<(QueueBucket, PaidBucket)>,
+) -> (Arc<[QueueBucket]>, SmallVec<[PaidBucket; 1]>) {
     // Two calls that name the same limits in another order must share one queue: in two queues,
     // the waiters of one would not get the slots that the other gives up. A single bucket needs
     // no order, and then no name is copied.
@@ -101,8 +104,7 @@ pub(super) fn sort_taken(mut taken: Vec<(QueueBucket, Taken)>) -> (Arc<[QueueBuc
     taken.dedup_by(|(part, again), (first_part, first)| {
         let is_same = part == first_part;
         if is_same {
-            first.units = first.units.saturating_add(again.units);
-            first.unpaid = first.unpaid.saturating_add(again.unpaid);
+            first.reading = first.reading.with_more(&again.reading);
         }
         is_same
     });

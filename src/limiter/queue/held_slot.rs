@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::bucket_set::{UsedTurn, paid_buckets, sort_taken};
 use super::registry::{QueueRegistry, SharedQueue};
 use super::reserved_slot::ReservedSlot;
-use super::time_slot::{SlotKey, Taken, TimeSlot};
+use super::time_slot::{SlotKey, TimeSlot};
 use super::wait_queue::Unserved;
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
@@ -45,15 +45,12 @@ impl HeldSlot {
         at: Timestamp,
         now: Timestamp,
     ) -> Self {
-        let taken = paid_buckets(grants).map(|(part, paid)| {
-            (part, Taken { units: paid.units, unpaid: paid.unpaid(), after: paid.after })
-        });
-        let (buckets, taken) = sort_taken(taken.collect());
+        let (buckets, taken) = sort_taken(paid_buckets(grants).collect());
         let made = registry.event(now);
         let after = buckets.iter().zip(&taken);
-        let after = after.map(|(part, taken)| (part.bucket(), taken.after));
+        let after = after.map(|(part, taken)| (part.bucket(), taken.reading.state()));
         let key = SlotKey::new(after, at, made.number);
-        let own = TimeSlot { key, taken: taken.into(), made };
+        let own = TimeSlot { key, taken, made };
         Self { queue: registry.queue_for(buckets, now), own, state: HeldState::Held }
     }
 }
@@ -89,7 +86,7 @@ impl ReservedSlot for HeldSlot {
         let at = granted.as_ref().map_or(self.at(), |granted| granted.at);
         let taken = granted.iter().flat_map(|granted| &granted.slot.taken);
         let parts = self.queue.buckets.iter().cloned();
-        UsedTurn::new(at, parts.zip(taken.map(|taken| taken.after)))
+        UsedTurn::new(at, parts.zip(taken.map(|taken| taken.reading.state())))
     }
 }
 

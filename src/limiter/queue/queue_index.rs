@@ -122,12 +122,12 @@ mod tests {
     use std::iter;
 
     use super::super::bucket_set::sort_taken;
-    use super::super::time_slot::Taken;
     use super::*;
-    use crate::algebra::State;
-    use crate::backend::Key;
+    use crate::algebra::{State, Verdict};
+    use crate::backend::{Key, Reading};
     use crate::clock::Timestamp;
     use crate::limiter::Limit;
+    use crate::limiter::grant::PaidBucket;
     use crate::quota::{HOUR, Quota};
 
     fn bucket(key: u64, rate: u64) -> QueueBucket {
@@ -137,7 +137,8 @@ mod tests {
 
     fn set(buckets: impl IntoIterator<Item = QueueBucket>) -> Arc<[QueueBucket]> {
         let after = State { value: 0, ts: Timestamp::UNIX_EPOCH };
-        let taken = Taken { units: 1, unpaid: 0, after };
+        let taken =
+            PaidBucket { shard: 0, reading: Reading::in_micros(Verdict::Admitted, after, 1, 0) };
         let taken = buckets.into_iter().map(|part| (part, taken));
         sort_taken(taken.collect()).0
     }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::algebra::{Bucket, State, Units};
 use crate::clock::Timestamp;
+use crate::limiter::grant::PaidBucket;
 
 /// The position of a slot among all slots of its queue: the order in which the buckets granted
 /// them.
@@ -66,19 +67,9 @@ impl StoreEvent {
 #[derive(Clone, Debug)]
 pub(super) struct TimeSlot {
     pub(super) key: SlotKey,
-    /// For each bucket of the queue, in the order of the set; nearly always one.
-    pub(super) taken: SmallVec<[Taken; 1]>,
+    /// What was taken from each bucket of the queue, in the order of the set; nearly always one.
+    pub(super) taken: SmallVec<[PaidBucket; 1]>,
     pub(super) made: StoreEvent,
-}
-
-/// What a reservation took from one bucket.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
-    pub(super) units: Units,
-    /// What the local store of a fallback has not paid of these.
-    pub(super) unpaid: Units,
-    /// What the bucket held after the reservation.
-    pub(super) after: State,
 }
 
 impl TimeSlot {
@@ -87,13 +78,14 @@ impl TimeSlot {
     }
 
     pub(super) fn cost(&self) -> Cost {
-        self.taken.iter().map(|taken| taken.units).collect()
+        self.taken.iter().map(|taken| taken.reading.units()).collect()
     }
 
     /// Whether a waiter of this cost can use it. A cost of zero would swallow a whole slot.
     pub(super) fn fits(&self, cost: &Cost) -> bool {
         let mut parts = self.taken.iter().zip(cost);
-        parts.all(|(taken, units)| *units <= taken.units) && cost.iter().any(|&units| units > 0)
+        parts.all(|(taken, units)| *units <= taken.reading.units())
+            && cost.iter().any(|&units| units > 0)
     }
 }
 

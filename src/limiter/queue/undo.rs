@@ -92,8 +92,9 @@ impl SharedQueue {
             let mut adjustments = SmallVec::<[Adjustment<'_>; 2]>::new();
             let parts = self.buckets.iter().zip(&taken);
             for ((part, taken), after) in parts.zip(expected) {
-                let undo = Adjustment::undo(part.id(), part.bucket(), taken.units, after);
-                adjustments.push(undo.with_unpaid(taken.unpaid));
+                let units = taken.reading.units();
+                let undo = Adjustment::undo(part.id(), part.bucket(), units, after);
+                adjustments.push(undo.with_unpaid(taken.unpaid()));
             }
             match self.backend.adjust(&adjustments) {
                 Answer::Ready(answer) => {
@@ -155,7 +156,7 @@ impl SharedQueue {
         let parts = self.buckets.iter().zip(&self.ledgers);
         let states = parts.zip(&slot.taken).map(|((part, ledger), taken)| {
             let returned = lock(ledger).returned_since(&slot.made)?;
-            Some(part.bucket().with_returned(taken.after, returned))
+            Some(part.bucket().with_returned(taken.reading.state(), returned))
         });
         states.collect()
     }
