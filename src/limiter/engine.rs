@@ -101,8 +101,8 @@ impl RateLimiter {
         let backend: Arc<dyn Backend> = backend;
         #[cfg(feature = "memory")]
         let backend = memory.clone().map_or(backend, |memory: Arc<Memory>| memory);
-        let queues = Arc::new(QueueRegistry::new(Arc::clone(&backend)));
-        let (random, resets, failures, off) = Default::default();
+        let (random, resets, failures, off): (_, Arc<SharedResets>, _, _) = Default::default();
+        let queues = Arc::new(QueueRegistry::new(Arc::clone(&backend), Arc::clone(&resets)));
         let shared = LimiterState {
             backend,
             #[cfg(feature = "memory")]
@@ -295,7 +295,6 @@ impl RateLimiter {
             // The memory store records resets itself.
             return self.backend().reset(ids);
         }
-        self.queues().forget_returns(ids);
         self.resets().record_around(ids, || self.backend().reset(ids))
     }
 

@@ -7,21 +7,18 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{fmt, iter, mem};
 
-use smallvec::SmallVec;
-
 use super::Limit;
 use super::decide::{Asking, Decided};
 use super::demand::Demand;
-use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
 use super::events::{QueueStay, QueueStep};
 use super::grant::Grant;
 use super::permit::{Grants, Permit, Settle, Settlement};
-use super::queue::{ReservedSlot, StoreEvent};
+use super::queue::{HeldSlot, ReservedSlot};
 use super::rate_limited::RateLimited;
 use super::snapshot::Snapshot;
 use super::wait::wait_for_turn;
-use crate::backend::{Adjustment, BackendError, Origin};
+use crate::backend::{BackendError, Origin};
 use crate::clock::Timestamp;
 
 /// Leave to run the work at a known instant; made by [`reserve`](super::LimitCall::reserve).
@@ -69,8 +66,10 @@ pub struct Reservation(Box<ReservationInner>);
 #[derive(Debug)]
 struct ReservationInner {
     grants: HeldGrants,
-    /// None if the bucket had the tokens at once.
+    /// What is given up on drop.
     slot: Option<Box<dyn ReservedSlot>>,
+    /// Whether the work has to wait for the turn of the slot.
+    waits: bool,
     jitter: Duration,
     /// If the handle has observers and the work has to wait. Dropped after the slot.
     stay: Option<QueueStay>,
@@ -91,7 +90,7 @@ impl RateLimiter {
             Decided::Reserved(answer, place) => (answer, Some(place)),
             Decided::Uncounted => {
                 let grants = self.grant_uncharged(demands, limit)?;
-                return Ok(Reservation::new(grants, None));
+                return Ok(Reservation::new(grants, false, None));
             }
             denied => return Err(denied.error(self, demands, limit, jitter)),
         };
@@ -99,10 +98,7 @@ impl RateLimiter {
         let (wait, made) = (answer.wait(), answer.at());
         let grants = answer.grants(demands.iter().map(Demand::own));
         let grants = Grants::new(self.clone(), grants, made).ok_or_else(incomplete)?;
-        let Some(place) = place else {
-            // Tokens that were there at once have no slot that would be given up, and are undone.
-            return Ok(Reservation::new(grants, Some(self.queues().event(made))));
-        };
+        let Some(place) = place else { return Ok(Reservation::at_once(grants)) };
         let slot = place.hold(self, &answer, grants.iter()).ok_or_else(incomplete)?;
         // The jitter is cut where the wait would get too long: a random number must not decide
         // whether there is a reservation.
@@ -110,17 +106,35 @@ impl RateLimiter {
         let slowest = Grant::slowest(grants.iter()).unwrap_or(grants.first.shared_limit());
         let promised = wait.saturating_add(jitter);
         let stay = self.join(demands, asking, &answer, slowest, promised);
-        let grants = HeldGrants { grants, undo_on_drop: None };
-        Ok(Reservation(Box::new(ReservationInner { grants, slot: Some(slot), jitter, stay })))
+        let (grants, waits) = (HeldGrants { grants, refund_on_drop: false }, true);
+        let slot = Some(slot);
+        Ok(Reservation(Box::new(ReservationInner { grants, slot, waits, jitter, stay })))
     }
 }
 
 impl Reservation {
+    /// A reservation of tokens that were there at once.
+    ///
+    /// In a store that other processes use as well, they come back only if no request has charged one
+    /// of the buckets since, as those of a slot. A plain refund would break the bound of the quota.
+    /// Take a bucket of 5 tokens: A takes 5, and B reserves 5 for the instant at which the bucket has
+    /// gained 5. If A returned its 5 now, a newcomer could take 5 at that instant as well, and run
+    /// together with B: 10 tokens at once.
+    fn at_once(grants: Grants) -> Self {
+        let Grants { limiter, first, at, .. } = &grants;
+        // No work waits for a store that only decides in an outage, so nothing runs at an instant
+        // that counts on these tokens. One store has answered about all of them.
+        let refunds = limiter.has_lines() || first.origin() != Origin::Store;
+        let slot = (!refunds).then(|| HeldSlot::new(limiter.queues(), grants.iter(), *at, *at));
+        Self::new(grants, refunds, slot)
+    }
+
     /// A reservation whose work may run at once.
-    fn new(grants: Grants, undo_on_drop: Option<StoreEvent>) -> Self {
-        let grants = HeldGrants { grants, undo_on_drop };
-        let (slot, jitter, stay) = (None, Duration::ZERO, None);
-        Self(Box::new(ReservationInner { grants, slot, jitter, stay }))
+    fn new(grants: Grants, refund_on_drop: bool, slot: Option<HeldSlot>) -> Self {
+        let (grants, waits) = (HeldGrants { grants, refund_on_drop }, false);
+        let slot = slot.map(|slot| Box::<dyn ReservedSlot>::from(Box::new(slot)));
+        let (jitter, stay) = (Duration::ZERO, None);
+        Self(Box::new(ReservationInner { grants, slot, waits, jitter, stay }))
     }
 
     const fn grants(&self) -> &Grants {
@@ -168,8 +182,10 @@ impl Reservation {
     #[doc(alias("wait_until_ready", "until_ready"))]
     pub fn ready(self) -> Ready {
         Ready(Some(Box::pin(async move {
-            let ReservationInner { mut grants, slot, jitter, stay } = *self.0;
-            if let Some(slot) = slot {
+            let ReservationInner { mut grants, slot, waits, jitter, stay } = *self.0;
+            if !waits {
+                slot.into_iter().for_each(|slot| slot.keep(&mut grants.iter_mut()));
+            } else if let Some(slot) = slot {
                 // Only a drainable waiter is drained, and this one is not.
                 let waiting = wait_for_turn(slot, jitter, None, None).await;
                 let Ok(turn) = waiting else { return pending().await };
@@ -208,8 +224,7 @@ impl Reservation {
 #[derive(Debug)]
 struct HeldGrants {
     grants: Grants,
-    /// When it was made, if its tokens are undone on drop.
-    undo_on_drop: Option<StoreEvent>,
+    refund_on_drop: bool,
 }
 
 impl HeldGrants {
@@ -218,58 +233,19 @@ impl HeldGrants {
     }
 
     fn into_permit(mut self) -> Permit<'static> {
-        self.undo_on_drop = None;
+        self.refund_on_drop = false;
         let Grants { limiter, first, rest, at } = &mut self.grants;
         let (limiter, first, rest) = (limiter.clone(), first.clone(), mem::take(rest));
         Permit::owned(Grants { limiter, first, rest, at: *at })
-    }
-
-    /// Returns all tokens: in memory to the waiters, or else to the bucket. In a store that other
-    /// processes use as well, only if no request has charged one of the buckets since.
-    ///
-    /// There, a plain refund would break the bound of the quota. Take a bucket of 5 tokens: A takes
-    /// 5, and B reserves 5 for the instant at which the bucket has gained 5. If A returned its 5
-    /// now, a newcomer could take 5 at that instant as well, and run together with B: 10 tokens at
-    /// once.
-    fn undo(&self, made: &StoreEvent) {
-        let Grants { limiter, first, rest, .. } = &self.grants;
-        // No work waits for a store that only decides in an outage, so nothing runs at an instant
-        // that counts on these tokens. One store has answered about all of them.
-        if limiter.has_lines() || first.origin() != Origin::Store {
-            // Not awaited: it completes by itself.
-            drop(Settle::new(limiter, first, rest.iter(), Settlement::All(0)));
-            return;
-        }
-        // In one call: of a bucket that is named twice, the second part could not be undone after
-        // the first, which changes it.
-        let undo: Option<SmallVec<[Adjustment<'_>; 2]>> = self
-            .grants
-            .iter()
-            .flat_map(|grant| {
-                grant.paid().map(|paid| {
-                    let id = grant.limit().bucket_of(&grant.key).shard(paid.shard);
-                    let bucket = grant.limit().bucket();
-                    if limiter.resets().has_forgiven(id, paid.reading.mark()) {
-                        return None;
-                    }
-                    let returned = limiter.queues().returned_since(id, made)?;
-                    let left = bucket.with_returned(paid.reading.state(), returned);
-                    let undo = Adjustment::undo(id, bucket, paid.reading.units(), left);
-                    Some(undo.with_unpaid(paid.unpaid()))
-                })
-            })
-            .collect();
-        if let Some(undo) = undo {
-            // Not awaited: it completes in a task if the store answers later.
-            drop(DetachOnDrop::new(limiter.backend().adjust(&undo)));
-        }
     }
 }
 
 impl Drop for HeldGrants {
     fn drop(&mut self) {
-        if let Some(made) = &self.undo_on_drop {
-            self.undo(made);
+        if self.refund_on_drop {
+            let Grants { limiter, first, rest, .. } = &self.grants;
+            // Not awaited: it completes by itself.
+            drop(Settle::new(limiter, first, rest.iter(), Settlement::All(0)));
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::backend::{Adjustment, Answer, BucketId, ResetLog, ResetMark};
 /// One log has the resets of all limits, in stripes by a hash of the bucket's name. The hash has a
 /// random key, so that no client can fill the stripe of another one.
 #[derive(Debug, Default)]
-pub(super) struct SharedResets {
+pub(crate) struct SharedResets {
     log: Mutex<ResetLog>,
     /// Whether there was any reset. Until then, a charge needs no lock for its mark.
     is_used: AtomicBool,
@@ -45,7 +45,7 @@ impl SharedResets {
         self.log().mark()
     }
 
-    pub(super) fn has_forgiven(&self, id: BucketId<'_>, mark: ResetMark) -> bool {
+    pub(crate) fn has_forgiven(&self, id: BucketId<'_>, mark: ResetMark) -> bool {
         self.log().has_forgiven(self.hasher.hash_one(id), mark)
     }
 

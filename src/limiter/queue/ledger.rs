@@ -43,8 +43,6 @@ pub(super) struct Ledger<Q> {
     forgotten: Forgotten,
     /// The most units that the store was asked to return and has not answered.
     pending: Units,
-    /// The latest time of the store that an answer has shown.
-    latest: Option<Timestamp>,
     /// By the newest free slot of each queue.
     kept: BTreeMap<CreationKey, Weak<Q>>,
     /// The queues to try once a pending return is answered.
@@ -93,15 +91,9 @@ impl<Q> Ledger<Q> {
             unanswered: VecDeque::new(),
             forgotten,
             pending: 0,
-            latest: None,
             kept: BTreeMap::new(),
             awaiting: Vec::new(),
         }
-    }
-
-    /// Records that the store made a reservation at `at`.
-    pub(super) fn record_reservation(&mut self, at: Timestamp) {
-        self.latest = self.latest.max(Some(at));
     }
 
     /// Counts units that the store is asked to return.
@@ -121,7 +113,6 @@ impl<Q> Ledger<Q> {
         // another thread would expect too little.
         self.pending = self.pending.saturating_sub(asked);
         if let Some((event, units)) = returned {
-            self.latest = self.latest.max(Some(event.at));
             self.answered.push_back((event, units));
         } else {
             self.unanswered.push_back((now.checked_add(MAX_DELAY).unwrap_or(now), asked));
@@ -148,12 +139,6 @@ impl<Q> Ledger<Q> {
         let unanswered = self.unanswered.iter().filter(|(until, _)| made.heard <= *until);
         let since = answered.map(|(_, units)| units).chain(unanswered.map(|(_, units)| units));
         Some(since.fold(self.pending, |all, units| all.saturating_add(*units)))
-    }
-
-    /// Records a reset of the bucket: no slot that was reserved before is undone.
-    pub(super) fn forget_returns(&mut self) {
-        // All reservations so far: `latest` is at least the time of each that is known.
-        self.forgotten.at = self.forgotten.at.max(self.latest);
     }
 
     /// Whether the store was asked to return something and has not answered.

@@ -150,5 +150,4 @@ pub(crate) use self::reserved_slot::ReservedSlot;
 #[cfg(feature = "memory")]
 pub(crate) use self::store_clock::StoreClock;
 pub(crate) use self::store_clock::later;
-pub(crate) use self::time_slot::StoreEvent;
 pub(crate) use self::wait_queue::Unserved;

@@ -18,9 +18,9 @@ use super::queue_index::QueueIndex;
 use super::store_clock::later;
 use super::time_slot::StoreEvent;
 use super::wait_queue::{WaitQueue, Wakers};
-use crate::algebra::Units;
 use crate::backend::{Backend, BucketId, Key};
 use crate::clock::Timestamp;
+use crate::limiter::shared_resets::SharedResets;
 
 /// The queues of one limiter, shared by its clones: one for each set of buckets that has a waiter
 /// or a reservation.
@@ -28,6 +28,8 @@ use crate::clock::Timestamp;
 pub(crate) struct QueueRegistry {
     pub(super) backend: Arc<dyn Backend>,
     queues: Mutex<QueueIndex<SharedQueue>>,
+    /// The resets of this limiter: no slot that was reserved before one is undone.
+    resets: Arc<SharedResets>,
     /// What this process has returned to each bucket.
     pub(super) ledgers: Ledgers<SharedQueue>,
     /// The instant after which no request may wait, once the limiter is drained.
@@ -37,9 +39,10 @@ pub(crate) struct QueueRegistry {
 }
 
 impl QueueRegistry {
-    pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
+    pub(crate) fn new(backend: Arc<dyn Backend>, resets: Arc<SharedResets>) -> Self {
         let (queues, ledgers, drain_deadline, next_number) = Default::default();
-        Self { backend, queues, ledgers, drain_deadline, drained: Notify::new(), next_number }
+        let drained = Notify::new();
+        Self { backend, queues, resets, ledgers, drain_deadline, drained, next_number }
     }
 
     /// The next number of the sequence in which this process receives answers of its store.
@@ -50,20 +53,9 @@ impl QueueRegistry {
     }
 
     /// A reservation that the store made at `at`. This thread has just received the answer.
-    pub(crate) fn event(&self, at: Timestamp) -> StoreEvent {
+    pub(super) fn event(&self, at: Timestamp) -> StoreEvent {
         let (thread, heard) = (Some(thread::current().id()), Instant::now());
         StoreEvent { at, number: self.number(), thread, heard }
-    }
-
-    /// The most units that this process may have returned to a bucket since a reservation; `None`
-    /// if that is no longer known.
-    pub(crate) fn returned_since(&self, id: BucketId<'_>, made: &StoreEvent) -> Option<Units> {
-        lock(&self.ledgers.get(id)).returned_since(made)
-    }
-
-    /// Records that these buckets are reset: no slot that was reserved before is undone.
-    pub(crate) fn forget_returns(&self, ids: &[BucketId<'_>]) {
-        ids.iter().for_each(|&id| lock(&self.ledgers.get(id)).forget_returns());
     }
 
     /// How many requests of this process wait for a limit with this key, on any shard; how long the
@@ -109,10 +101,6 @@ impl QueueRegistry {
                 queue
             })
         };
-        // From here on, a reset of the bucket knows that a slot was reserved before it.
-        for ledger in &queue.ledgers {
-            lock(ledger).record_reservation(now);
-        }
         // `heard` was read before the locks were waited for. A time that includes the wait would
         // show the clocks further apart than they are.
         queue.with(|waiters, _| waiters.clock.observe(now, heard));
@@ -167,6 +155,7 @@ pub(crate) struct SharedQueue {
     pub(super) backend: Arc<dyn Backend>,
     /// Weak, since the store may hold reservations, and with them this queue.
     pub(super) registry: Weak<QueueRegistry>,
+    pub(super) resets: Arc<SharedResets>,
     pub(super) buckets: Arc<[QueueBucket]>,
     /// The ledgers of its buckets, in the same order.
     pub(super) ledgers: Vec<Arc<Mutex<Ledger<Self>>>>,
@@ -175,10 +164,10 @@ pub(crate) struct SharedQueue {
 
 impl SharedQueue {
     fn new(registry: &Arc<QueueRegistry>, buckets: Arc<[QueueBucket]>) -> Self {
-        let backend = Arc::clone(&registry.backend);
+        let (backend, resets) = (Arc::clone(&registry.backend), Arc::clone(&registry.resets));
         let ledgers = buckets.iter().map(|part| registry.ledgers.get(part.id())).collect();
         let (registry, waiters) = (Arc::downgrade(registry), Mutex::default());
-        Self { backend, registry, buckets, ledgers, waiters }
+        Self { backend, registry, resets, buckets, ledgers, waiters }
     }
 
     /// Runs `work` under the lock of the queue. Wakes its wakers after the lock is released, since

@@ -41,7 +41,7 @@ impl SlotKey {
 
 /// When the store made a reservation or a return for this process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StoreEvent {
+pub(super) struct StoreEvent {
     pub(super) at: Timestamp,
     /// The order in which this process received the answers.
     pub(super) number: u64,

@@ -151,11 +151,13 @@ impl SharedQueue {
     }
 
     /// What the buckets hold if no process has charged them since: what the reservation left, plus
-    /// what this process has returned since. `None` if that is no longer known.
+    /// what this process has returned since. `None` if that is no longer known, or if a reset has
+    /// forgiven the units.
     fn expected(&self, slot: &TimeSlot) -> Option<SmallVec<[State; 2]>> {
         let parts = self.buckets.iter().zip(&self.ledgers);
         let states = parts.zip(&slot.taken).map(|((part, ledger), taken)| {
-            let returned = lock(ledger).returned_since(&slot.made)?;
+            let is_forgiven = self.resets.has_forgiven(part.id(), taken.reading.mark());
+            let returned = lock(ledger).returned_since(&slot.made).filter(|_| !is_forgiven)?;
             Some(part.bucket().with_returned(taken.reading.state(), returned))
         });
         states.collect()
