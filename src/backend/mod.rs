@@ -88,7 +88,6 @@ mod key;
 mod key_parts;
 mod key_text;
 mod limit_head;
-mod lines;
 #[cfg(feature = "memory")]
 mod memory;
 mod on_failure;
@@ -116,7 +115,6 @@ pub use self::error::BackendError;
 pub use self::fallback::Fallback;
 pub use self::key::Key;
 pub(crate) use self::limit_head::LimitHead;
-pub use self::lines::Lines;
 #[cfg(feature = "memory")]
 pub use self::memory::{DumpError, Memory};
 #[cfg(feature = "memory")]
@@ -323,7 +321,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// The lines of the memory store in which reservations wait, first in, first out; `None` unless this is
+    /// The memory store in whose lines reservations wait, first in, first out; `None` unless this is
     /// implemented.
     ///
     /// With `None`, which is right for every wrapper, they wait [as on a shared
@@ -333,7 +331,51 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// these give back. A wrapper that renames buckets, or decides itself, must return `None`: the
     /// lines would grant its tokens a second time. The suite in `tollgate-conformance` finds buckets
     /// that are renamed.
-    fn lines(&self) -> Option<Lines<'_>> {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
+    /// use tollgate::{Limit, Quota, RateLimited, RateLimiter, SECOND};
+    ///
+    /// /// Prints what is asked.
+    /// #[derive(Debug)]
+    /// struct Printed<B>(B);
+    ///
+    /// impl<B: Backend> Backend for Printed<B> {
+    ///     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
+    ///         println!("{charges:?}");
+    ///         self.0.apply(charges)
+    ///     }
+    ///     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
+    ///         println!("{adjustments:?}");
+    ///         self.0.adjust(adjustments)
+    ///     }
+    ///     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+    ///         println!("{ids:?}");
+    ///         self.0.reset(ids)
+    ///     }
+    ///     fn lines(&self) -> Option<&Memory> {
+    ///         self.0.lines()
+    ///     }
+    /// }
+    ///
+    /// const SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), RateLimited> {
+    /// let limiter = RateLimiter::new(Printed(Memory::new()));
+    /// let first = limiter.limit(&SPACED).reserve().await?;
+    /// let second = limiter.limit(&SPACED).reserve().await?;
+    /// // The second moves forward at once.
+    /// drop(first);
+    /// assert!(limiter.waiting(&SPACED).longest() <= SECOND);
+    /// # drop(second);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "memory")]
+    fn lines(&self) -> Option<&Memory> {
         None
     }
 
@@ -384,7 +426,8 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         (**self).answers_at_once()
     }
 
-    fn lines(&self) -> Option<Lines<'_>> {
+    #[cfg(feature = "memory")]
+    fn lines(&self) -> Option<&Memory> {
         (**self).lines()
     }
 

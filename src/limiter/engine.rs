@@ -240,7 +240,7 @@ impl RateLimiter {
     pub(crate) fn lines(&self) -> Option<&Memory> {
         match self.memory() {
             Some(memory) => Some(memory),
-            None => self.backend().lines()?.store(),
+            None => self.backend().lines(),
         }
     }
 

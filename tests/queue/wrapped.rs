@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::{Instant, sleep};
-use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Lines, Memory};
+use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::TokioClock;
 use tollgate::{Limit, Quota, RateLimiter, SECOND};
 use tollgate_testing::queue::{ms, poll, reserve, settled, tokens, waiter};
@@ -38,7 +38,7 @@ impl Backend for Counting {
         self.count().reset(ids)
     }
 
-    fn lines(&self) -> Option<Lines<'_>> {
+    fn lines(&self) -> Option<&Memory> {
         self.inner.lines()
     }
 }

@@ -76,7 +76,6 @@ use super::adjustment::Adjustment;
 use super::answer::{Answer, Applied, Reading};
 use super::charge::{BucketId, Charge};
 use super::debtors::{DebtorQuery, DebtorReport};
-use super::lines::Lines;
 use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// A store in this process: the default of
@@ -436,8 +435,8 @@ impl Backend for Memory {
         true
     }
 
-    fn lines(&self) -> Option<Lines<'_>> {
-        Some(Lines::of(self))
+    fn lines(&self) -> Option<&Memory> {
+        Some(self)
     }
 
     /// Answers a [`Count`](DebtorReport::Count), unless it [keeps keys](Self::keep_keys).

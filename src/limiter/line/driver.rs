@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::backend::{Backend, LinePlace, LineTimer, Memory};
+use crate::backend::{Backend, LinePlace, LineTimer};
 use crate::clock::Timestamp;
 use crate::limiter::queue::StoreClock;
 
@@ -45,7 +45,7 @@ impl LineDriver {
     ) -> Option<Arc<dyn LineTimer>> {
         let runtime = Handle::try_current().ok()?;
         let (state, rearmed) = Default::default();
-        let lines: &Memory = store.lines()?.store()?;
+        let lines = store.lines()?;
         let is_wrapper = !ptr::addr_eq(Arc::as_ptr(store), lines);
         let _wrapper = is_wrapper.then(|| Arc::clone(store));
         let store = Arc::downgrade(store);
@@ -129,7 +129,7 @@ async fn drive(mut guard: DriverGuard) {
         // The handle lives for this call only, so that a task which waits for hours keeps no store
         // alive. Without a store, `due` stays empty and the next round ends the task.
         if let (Some(until), Some(store)) = (until, driver.store.upgrade())
-            && let Some(lines) = store.lines().and_then(|lines| lines.store::<Memory>())
+            && let Some(lines) = store.lines()
         {
             // The store arms the driver again if the line still has a head.
             lines.grant_until(&driver.place, until);
@@ -149,7 +149,7 @@ impl Drop for DriverGuard {
     fn drop(&mut self) {
         if !self.has_ended
             && let Some(store) = self.driver.store.upgrade()
-            && let Some(lines) = store.lines().and_then(|lines| lines.store::<Memory>())
+            && let Some(lines) = store.lines()
         {
             lines.detach(&self.driver.place);
         }

@@ -47,7 +47,7 @@ impl LineSlot {
     }
 
     fn lines(&self) -> Option<&Memory> {
-        self.store.lines()?.store()
+        self.store.lines()
     }
 
     /// When its own timer fires.

@@ -4,7 +4,7 @@ use super::super::quotas::bucket;
 use super::super::subject::Subject;
 use super::super::trial::Trial;
 use tollgate::algebra::{Bucket, Terms, Verdict};
-use tollgate::backend::{Backend as _, BucketId, Charge, Key, Memory};
+use tollgate::backend::{Backend as _, BucketId, Charge, Key};
 use tollgate::quota::{DAY, HOUR, MINUTE, Quota, SECOND};
 
 /// Charges of all sizes on a token bucket and on a window, until they are refused and after.
@@ -28,7 +28,7 @@ pub(crate) async fn a_charge_takes_its_units_or_nothing(subject: Subject) {
         // Reservations go to the lines, and all else to the store: both have to mean one bucket. A window
         // holds the same when it is looked at later.
         if nth == 1
-            && let Some(lines) = subject.store.lines().and_then(|lines| lines.store::<Memory>())
+            && let Some(lines) = subject.store.lines()
         {
             let look = lines.apply(&[Charge::look(id, &bucket, 1)]).wait().await.unwrap();
             assert_eq!(

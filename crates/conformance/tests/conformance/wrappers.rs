@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate::DAY;
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BucketId, Charge, CircuitBreaker, DebtorQuery,
-    DebtorReport, DenyCache, Fallback, Lines, Memory, OwnedAdjustment, OwnedBucketId, OwnedCharge,
+    DebtorReport, DenyCache, Fallback, Memory, OwnedAdjustment, OwnedBucketId, OwnedCharge,
 };
 use tollgate_conformance::Check;
 
@@ -97,7 +97,7 @@ impl Backend for Renaming {
         self.0.reset(&ids.iter().map(|id| id.shard(7)).collect::<Vec<_>>())
     }
 
-    fn lines(&self) -> Option<Lines<'_>> {
+    fn lines(&self) -> Option<&Memory> {
         self.0.lines()
     }
 }
