@@ -69,9 +69,8 @@ pub(crate) use self::problem::push_string as push_json_string;
 #[doc(hidden)]
 pub use self::rejection::problem_response;
 pub(crate) use self::rejection::{
-    OutageHint, RetryHint, SERVER_TIMING, Wording, failure, put_challenge, put_content_length,
-    put_no_store, put_retry_after, put_retry_later, refusal, refusal_by, refusal_for_good,
-    server_timing,
+    RetryHint, SERVER_TIMING, SOON, Wording, failure, put_challenge, put_content_length,
+    put_no_store, put_retry_after, refusal, refusal_by, refusal_for_good, server_timing,
 };
 pub use self::retry_after::RetryAfter;
 

@@ -24,25 +24,19 @@ pub(crate) enum Wording {
 /// The time after which to retry, and the form of `Retry-After`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetryHint {
-    /// `None` if it is unknown: requests in flight have to end.
+    /// `None` if it is unknown, or if no wait helps.
     pub(crate) after: Option<Duration>,
-    /// The time of the decision, from which `after` counts.
-    pub(crate) now: Timestamp,
+    /// The time of the decision, from which `after` counts; without one, it counts from now.
+    pub(crate) now: Option<Timestamp>,
     pub(crate) format: RetryAfter,
 }
 
-/// The time after which to retry during an outage, and the form of `Retry-After`. There is no time
-/// of a decision.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OutageHint {
-    pub(crate) after: Duration,
-    pub(crate) format: RetryAfter,
-}
+/// When to retry, if a server cannot say more.
+pub(crate) const SOON: Duration = Duration::from_secs(1);
 
-impl OutageHint {
-    /// For a server that cannot say more.
+impl RetryHint {
     pub(crate) const SOON: Self =
-        Self { after: Duration::from_secs(1), format: RetryAfter::Seconds };
+        Self { after: Some(SOON), now: None, format: RetryAfter::Seconds };
 }
 
 /// Makes the response to a refused request: 429, or another status, with `Retry-After` if the time is
@@ -143,13 +137,13 @@ pub(crate) fn failure(
     wording: Wording,
     status: StatusCode,
     detail: Option<&str>,
-    later: OutageHint,
+    hint: RetryHint,
 ) -> Response<Bytes> {
     let line = || match detail {
         Some(detail) => format!("{}: {detail}", title(status)),
         None => title(status).to_owned(),
     };
-    let soon = status == StatusCode::SERVICE_UNAVAILABLE;
+    let after = hint.after.filter(|_| status == StatusCode::SERVICE_UNAVAILABLE);
     let mut response = match wording {
         Wording::ProblemDetails => respond(
             status,
@@ -157,11 +151,9 @@ pub(crate) fn failure(
             problem::untyped(status.as_u16(), title(status), detail),
         ),
         Wording::PlainText => respond(status, PLAIN_TEXT, line() + "\n"),
-        Wording::Grpc => grpc::respond(status, &line(), soon.then_some(later.after)),
+        Wording::Grpc => grpc::respond(status, &line(), after),
     };
-    if soon {
-        put_retry_later(&mut response, later);
-    }
+    put_retry_after(&mut response, RetryHint { after, ..hint });
     response
 }
 
@@ -169,14 +161,7 @@ pub(crate) fn failure(
 #[doc(hidden)]
 #[must_use]
 pub fn problem_response(status: StatusCode, detail: &str) -> Response<Bytes> {
-    failure(Wording::ProblemDetails, status, Some(detail), OutageHint::SOON)
-}
-
-/// Adds a `Retry-After` for an outage, unless the response has one.
-pub(crate) fn put_retry_later<B>(response: &mut Response<B>, later: OutageHint) {
-    if let Some(soon) = later.format.value_from_now(later.after) {
-        put_if_absent(response, RETRY_AFTER, soon);
-    }
+    failure(Wording::ProblemDetails, status, Some(detail), RetryHint::SOON)
 }
 
 fn put_if_absent<B>(response: &mut Response<B>, name: HeaderName, value: HeaderValue) {

@@ -35,21 +35,18 @@ pub enum RetryAfter {
 }
 
 impl RetryAfter {
-    /// The value for a wait that begins at `now`.
-    pub(super) fn value(self, wait: Duration, now: Timestamp) -> Option<HeaderValue> {
+    /// The value for a wait that begins at `now`, or now by the system clock.
+    pub(super) fn value(self, wait: Duration, now: Option<Timestamp>) -> Option<HeaderValue> {
         match self {
             Self::Seconds => Some(number::value(ceil_seconds(wait))),
-            Self::Date => format_date(ceil_epoch_seconds(now, wait)),
+            Self::Date => format_date(ceil_epoch_seconds(now.unwrap_or_else(system_time), wait)),
         }
     }
+}
 
-    /// The value for a wait from now on, by the system clock: for responses without an answer of the
-    /// store, and so without its time.
-    pub(super) fn value_from_now(self, wait: Duration) -> Option<HeaderValue> {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let micros = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
-        self.value(wait, Timestamp::from_micros(micros))
-    }
+fn system_time() -> Timestamp {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_micros(i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// Rounds up to whole seconds, at least 1, so that a client which waits for that long is not

@@ -7,8 +7,8 @@ use http::{Response, StatusCode};
 use super::on_refusal::{OnRefusal, RefusedRequest};
 use crate::clock::Timestamp;
 use crate::fields::{
-    self, Dialect, Dialects, FieldSet, FieldSetBuilder, ForeignFields, Member, OutageHint,
-    PolicyText, RetryAfter, RetryHint, Wording,
+    self, Dialect, Dialects, FieldSet, FieldSetBuilder, ForeignFields, Member, PolicyText,
+    RetryAfter, RetryHint, SOON, Wording,
 };
 use crate::key::Head;
 use crate::limiter::{RateLimited, RateLimiter, Snapshot, Speech};
@@ -110,12 +110,12 @@ impl RateLimiter {
 /// What a request that does not run is told.
 #[derive(Clone, Copy)]
 pub(super) enum Told<'t> {
-    /// When to come back.
-    After(RetryHint),
+    /// When to come back, counted from this time.
+    After(Timestamp),
     /// That no wait helps.
     Never(&'t RateLimited),
     /// That nothing was decided about it, and why. A 503 asks the client to retry.
-    Undecided(OutageHint, Option<&'t str>),
+    Undecided(Option<&'t str>),
 }
 
 /// Makes the response to a request that does not run, with these fields: in our words, or in those of
@@ -126,8 +126,10 @@ pub(super) fn respond(
     told: Told<'_>,
     fields: Option<FieldSet>,
 ) -> Response<Bytes> {
-    let status = refused.status;
-    let mut exact = if let Told::After(hint) = told { hint.after } else { None };
+    let (status, after) = (refused.status, refused.retry_after);
+    let now = if let Told::After(now) = told { Some(now) } else { None };
+    let hint = RetryHint { after, now, format: style.retry_after };
+    let mut exact = now.and(after);
     let is_grpc = refused.head.as_ref().is_some_and(is_grpc);
     let OnRefusal { wording, handler } = &style.on_refusal;
     let mut response = if let Some(handler) = handler.as_ref().filter(|_| !is_grpc) {
@@ -135,13 +137,7 @@ pub(super) fn respond(
         fields::put_no_store(&mut response);
         // A handler that names a time of its own means that time.
         exact = exact.filter(|_| !response.headers().contains_key(RETRY_AFTER));
-        match told {
-            Told::After(hint) => fields::put_retry_after(&mut response, hint),
-            Told::Undecided(later, _) if status == StatusCode::SERVICE_UNAVAILABLE => {
-                fields::put_retry_later(&mut response, later);
-            }
-            Told::Never(_) | Told::Undecided(..) => {}
-        }
+        fields::put_retry_after(&mut response, hint);
         if let Some(fields) = fields {
             fields.write_missing(&mut response);
         }
@@ -149,7 +145,7 @@ pub(super) fn respond(
     } else {
         let wording = if is_grpc { Wording::Grpc } else { *wording };
         let mut response = match told {
-            Told::After(hint) => {
+            Told::After(_) => {
                 let names = refused.snapshots.iter().map(|snapshot| snapshot.limit().name());
                 fields::refusal(wording, status, &names.collect::<Vec<_>>(), hint)
             }
@@ -160,7 +156,7 @@ pub(super) fn respond(
                 };
                 fields::refusal_for_good(wording, status, error.limit(), why)
             }
-            Told::Undecided(later, detail) => fields::failure(wording, status, detail, later),
+            Told::Undecided(detail) => fields::failure(wording, status, detail, hint),
         };
         if let Some(fields) = fields {
             fields.write(&mut response);
@@ -190,13 +186,12 @@ pub(super) fn respond_to_error(
     error: &RateLimited,
     head: Option<Head<'_>>,
 ) -> Response<Bytes> {
-    let (format, snapshots) = (style.retry_after, error.snapshots());
+    let snapshots = error.snapshots();
     let (mut retry_after, shows) = (error.retry_after(), !style.dialects.is_none());
     let fields = || shows.then(|| fields_of(snapshots, style.dialects));
     let (status, told, fields) = if error.is_unavailable() {
-        let after = *retry_after.get_or_insert(OutageHint::SOON.after);
-        let told = Told::Undecided(OutageHint { after, format }, None);
-        (StatusCode::SERVICE_UNAVAILABLE, told, None)
+        retry_after.get_or_insert(SOON);
+        (StatusCode::SERVICE_UNAVAILABLE, Told::Undecided(None), None)
     } else if error.is_too_large() {
         let policy = shows.then(|| FieldSet::policy_only(style.dialects, error.limit()));
         (style.too_large.unwrap_or(StatusCode::PAYLOAD_TOO_LARGE), Told::Never(error), policy)
@@ -204,8 +199,7 @@ pub(super) fn respond_to_error(
         (StatusCode::TOO_MANY_REQUESTS, Told::Never(error), fields())
     } else {
         let now = snapshots.first().map_or(Timestamp::UNIX_EPOCH, Snapshot::at);
-        let told = Told::After(RetryHint { after: retry_after, now, format });
-        (StatusCode::TOO_MANY_REQUESTS, told, fields())
+        (StatusCode::TOO_MANY_REQUESTS, Told::After(now), fields())
     };
     let refused = RefusedRequest { head, status, snapshots, retry_after, error: Some(error) };
     respond(style, &refused, told, fields)

@@ -11,7 +11,7 @@ use super::plan::Plan;
 use super::planned_rule::PlannedRule;
 use super::reject::{Rejection, render};
 use crate::algebra::Terms;
-use crate::fields::OutageHint;
+use crate::fields::SOON;
 use crate::key::Head;
 use crate::limiter::{Limit, Mode, Snapshot};
 use crate::quota::MAX_UNITS;
@@ -70,7 +70,7 @@ impl LayerView {
             match peek.await {
                 Ok(snapshot) => snapshots.push((planned, snapshot)),
                 Err(error) => {
-                    let after = error.retry_after().unwrap_or(OutageHint::SOON.after);
+                    let after = error.retry_after().unwrap_or(SOON);
                     return Err(respond(plan, &Rejection::Unavailable(after), head));
                 }
             }

@@ -16,7 +16,7 @@ use super::planned_rule::{RuleDemands, Shadow};
 use super::reject::{Refusal, Rejection, TOO_MANY};
 use super::shadow;
 use super::waiter_counter::WaiterGuard;
-use crate::fields::{self, OutageHint};
+use crate::fields::{self, SOON};
 use crate::limiter::{
     Level, Limit, QueueBucket, QueueStay, QueueStep, ReservedSlot, Unserved, UsedTurn,
     wait_for_turn,
@@ -167,7 +167,7 @@ fn levels_at_turn<'t>(plan: &Plan, turn: &'t UsedTurn) -> Vec<(&'t QueueBucket, 
 async fn reject(plan: Arc<Plan>, patience: Option<Patience>) -> Rejection<'static> {
     let Some(Patience { demands, jitter, .. }) = patience else {
         plan.log.drained(plan.limit());
-        return Rejection::Unavailable(OutageHint::SOON.after);
+        return Rejection::Unavailable(SOON);
     };
     match plan.limiter.look(&demands).await {
         Ok(outcome) => {

@@ -13,7 +13,7 @@ use super::plan::Plan;
 use super::planned_rule::{RuleDemands, RuleLimit, to_static};
 use super::rule::NoKey;
 use crate::backend::BackendError;
-use crate::fields::{self, OutageHint, RetryHint, Wording};
+use crate::fields::{self, RetryHint, SOON, Wording};
 use crate::key::Head;
 use crate::limiter::{CompleteAnswer, Demand, Level, Limit, RateLimited};
 
@@ -49,7 +49,7 @@ impl Refusal<'_> {
 impl Rejection<'_> {
     /// The store has not decided.
     pub(super) fn unavailable(error: &BackendError) -> Self {
-        Self::Unavailable(error.retry_after().unwrap_or(OutageHint::SOON.after))
+        Self::Unavailable(error.retry_after().unwrap_or(SOON))
     }
 }
 
@@ -68,8 +68,7 @@ pub(super) fn render(
             respond_to_error(&plan.settings.style, error, Some(*head))
         }
         Rejection::NoKey(NoKey { status, detail, challenge }) => {
-            let soon = OutageHint::SOON.after;
-            let mut response = render_status(plan, *status, detail.as_deref(), soon, head);
+            let mut response = render_status(plan, *status, detail.as_deref(), SOON, head);
             if let Some(scheme) = challenge {
                 fields::put_challenge(&mut response, scheme);
             }
@@ -103,7 +102,6 @@ pub(super) fn render_refusal(
     let snapshots: Vec<_> = outcome.refused(demands).collect();
     snapshots.iter().for_each(|snapshot| plan.log.refused(snapshot.limit(), after));
     let style = &plan.settings.style;
-    let told = Told::After(RetryHint { after, now: outcome.at(), format: style.retry_after });
     let fields = plan.sends_fields.then(|| plan.fields_by(demands, outcome));
     let refused = RefusedRequest {
         head: Some(*head),
@@ -112,7 +110,10 @@ pub(super) fn render_refusal(
         retry_after: after,
         error: None,
     };
-    omit_body_for_head(head, respond(style, &refused, told, fields).map(RefusalText::new))
+    omit_body_for_head(
+        head,
+        respond(style, &refused, Told::After(outcome.at()), fields).map(RefusalText::new),
+    )
 }
 
 /// Renders the refusal by the only limit of a layer from the text that is kept of it; `None` if the layer
@@ -152,7 +153,7 @@ pub(super) fn render_failure(
     detail: Option<&str>,
 ) -> Response<RefusalText> {
     let wording = if is_grpc(head) { Wording::Grpc } else { Wording::ProblemDetails };
-    let response = fields::failure(wording, status, detail, OutageHint::SOON);
+    let response = fields::failure(wording, status, detail, RetryHint::SOON);
     omit_body_for_head(head, response.map(RefusalText::new))
 }
 
@@ -164,12 +165,10 @@ fn render_status(
     after: Duration,
     head: &Head<'_>,
 ) -> Response<Bytes> {
-    let style = &plan.settings.style;
     let retry_after = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(after);
     let head = Some(*head);
     let refused = RefusedRequest { head, status, snapshots: &[], retry_after, error: None };
-    let later = OutageHint { after, format: style.retry_after };
-    respond(style, &refused, Told::Undecided(later, detail), None)
+    respond(&plan.settings.style, &refused, Told::Undecided(detail), None)
 }
 
 pub(super) const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;

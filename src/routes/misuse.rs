@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 
-use crate::fields::{self, OutageHint, Wording};
+use crate::fields::{self, RetryHint, Wording};
 
 /// Logs a misconfigured route once as an error: every request for the route fails, and must not
 /// fill the log.
@@ -38,6 +38,6 @@ impl Misuse {
             true => tracing::debug!("{}", self.error),
         }
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        fields::failure(Wording::ProblemDetails, status, None, OutageHint::SOON).map(Body::from)
+        fields::failure(Wording::ProblemDetails, status, None, RetryHint::SOON).map(Body::from)
     }
 }
