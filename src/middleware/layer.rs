@@ -440,7 +440,7 @@ impl<R> RateLimitLayer<R> {
     }
 
     #[cfg(feature = "axum")]
-    pub(super) const fn plan(&self) -> &Arc<Plan> {
+    pub(crate) const fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 

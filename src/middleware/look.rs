@@ -1,12 +1,10 @@
 //! Looks at the buckets that a layer would charge for a request, and takes nothing.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
 
-use super::layer::RateLimitLayer;
 use super::plan::Plan;
 use super::planned_rule::PlannedRule;
 use super::reject::{Rejection, render};
@@ -27,17 +25,7 @@ pub(crate) struct Outlook {
     pub(crate) stays: bool,
 }
 
-/// The limits of a layer, to look at and not to charge.
-#[derive(Clone, Debug)]
-pub(crate) struct LayerView {
-    plan: Arc<Plan>,
-}
-
-impl LayerView {
-    pub(crate) fn new<N>(layer: &RateLimitLayer<N>) -> Self {
-        Self { plan: Arc::clone(layer.plan()) }
-    }
-
+impl Plan {
     /// Looks at the limits of the client that has sent this request, one after another: a store may
     /// be unable to answer about several in one step, and a state stays right while time passes.
     ///
@@ -45,37 +33,36 @@ impl LayerView {
     ///
     /// The response of the layer to a request without a key, or while the store fails.
     pub(crate) async fn look(&self, head: &Head<'_>) -> Result<Vec<Outlook>, Response<Bytes>> {
-        let plan = &*self.plan;
-        if plan.limiter.is_off() {
+        if self.limiter.is_off() {
             return Ok(Vec::new());
         }
         let (mut snapshots, mut in_flight) = (Vec::new(), false);
-        for (position, planned) in plan.iter().enumerate() {
+        for (position, planned) in self.iter().enumerate() {
             // Clients are not told of pure shadows. The conditions of a rule are left out: they
             // concern the requests that pay, and this one does not.
             if !planned.rule.is_enforced_on_some() {
                 continue;
             }
-            let demand = match planned.look(&plan.limiter, head, position) {
+            let demand = match planned.look(&self.limiter, head, position) {
                 Ok(Some(demand)) if planned.enforces(&demand) => demand,
                 Ok(_) => continue,
-                Err(no_key) => return Err(respond(plan, &Rejection::NoKey(no_key), head)),
+                Err(no_key) => return Err(respond(self, &Rejection::NoKey(no_key), head)),
             };
             if demand.is_in_flight() {
                 // Nobody can predict when a request in flight ends.
                 in_flight = true;
                 continue;
             }
-            let peek = plan.limiter.peek(demand.limit()).key(demand.key.clone()).cost(0);
+            let peek = self.limiter.peek(demand.limit()).key(demand.key.clone()).cost(0);
             match peek.await {
                 Ok(snapshot) => snapshots.push((planned, snapshot)),
                 Err(error) => {
                     let after = error.retry_after().unwrap_or(SOON);
-                    return Err(respond(plan, &Rejection::Unavailable(after), head));
+                    return Err(respond(self, &Rejection::Unavailable(after), head));
                 }
             }
         }
-        let mode = plan.mode(in_flight);
+        let mode = self.mode(in_flight);
         let outlooks = snapshots.into_iter();
         Ok(outlooks.map(|(planned, snapshot)| Outlook::new(mode, planned, snapshot)).collect())
     }

@@ -343,7 +343,7 @@ pub(crate) use self::call_response::{ResponseStyle, response_of, snapshot_fields
 pub use self::future::ResponseFuture;
 pub use self::layer::{IsOne, RateLimitLayer};
 #[cfg(feature = "axum")]
-pub(crate) use self::look::{LayerView, Outlook};
+pub(crate) use self::look::Outlook;
 pub use self::meter::Meter;
 pub use self::on_refusal::{OnRefusal, RefusalBody, RefusedRequest};
 pub use self::portion::Portion;

@@ -23,7 +23,7 @@ use crate::limiter::{CompleteAnswer, Demand, Level, Limit, LimitUse, Mode, RateL
 /// The state that all services of a layer share.
 // What each request reads comes first, in as few cache lines as it takes.
 #[repr(C)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     pub(super) limiter: RateLimiter,
     /// Whether there is one rule that applies to all requests, is enforced on all keys and does not
     /// queue. With a memory store, its decision needs no list.

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 use std::pin::Pin;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -14,7 +15,7 @@ use crate::backend::BucketRecord;
 use crate::clock::Timestamp;
 use crate::fields::push_json_string;
 use crate::key::Head;
-use crate::middleware::{LayerView, Outlook, RateLimitLayer};
+use crate::middleware::{Outlook, RateLimitLayer};
 use crate::quota::{Kind, Quota};
 
 /// Makes a handler that tells clients what they have left of the limits of a layer.
@@ -98,12 +99,12 @@ use crate::quota::{Kind, Quota};
 pub fn remaining<N>(
     layer: &RateLimitLayer<N>,
 ) -> impl FnOnce(Request) -> BoxedResponse + Clone + Send + Sync + 'static + use<N> {
-    let limits = LayerView::new(layer);
+    let plan = Arc::clone(layer.plan());
     move |request| {
         Box::pin(async move {
             // The body is dropped: it is not needed, and no reference to it can be sent.
             let (parts, _) = request.into_parts();
-            match limits.look(&Head::from(&parts)).await {
+            match plan.look(&Head::from(&parts)).await {
                 Ok(outlooks) => respond(&outlooks),
                 Err(response) => response.map(Body::from),
             }
