@@ -68,7 +68,7 @@ fn decide_all<'p>(
     // Shadows are charged after the enforced rules, so that those decide as they would without them.
     let (mut demands, mut shadows) = (RuleDemands::new(), Vec::new());
     for (position, planned) in plan.iter().enumerate() {
-        if !planned.rule.options().applies_to(head, || plan.limiter.random().next()) {
+        if !planned.rule.applies_to(head, || plan.limiter.random().next()) {
             continue;
         }
         let demanded = first.take().unwrap_or_else(|| {

@@ -274,7 +274,7 @@ impl RequestLedger {
 
     fn effect(&self, rule: usize, response: &ResponseHead<'_>) -> Kept {
         let planned = self.plan.rule_at(rule);
-        planned.map_or(Kept::Unknown, |planned| planned.rule.options().effect(response))
+        planned.map_or(Kept::Unknown, |planned| planned.rule.effect(response))
     }
 
     /// How the limits stood that are shadows for the request, or those that are enforced.

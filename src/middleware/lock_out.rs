@@ -36,7 +36,6 @@ pub(super) fn counted<'x>(
     refusal: &'x Refusal<'_>,
 ) -> impl Iterator<Item = (&'x Demand<RuleLimit<'x>>, &'x BlockAfter)> {
     refusals_to_count(&refusal.demands, &refusal.outcome).filter_map(|demand| {
-        let options = plan.rule_at(demand.limit.rule)?.rule.options();
-        Some((demand, options.block_after.as_ref()?))
+        Some((demand, plan.rule_at(demand.limit.rule)?.rule.block_after.as_deref()?))
     })
 }

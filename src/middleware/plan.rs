@@ -68,17 +68,16 @@ const VERSIONS: usize = 7;
 impl Plan {
     pub(super) fn new(limiter: RateLimiter, rules: &Rules) -> Self {
         let settings = rules.settings.clone();
-        let depends = rules.iter().any(|rule| rule.options().depends_on_response());
+        let depends = rules.iter().any(|rule| rule.depends_on_response());
         let gives_back = depends || settings.extends_requests() || settings.refunds_dropped;
-        let is_lone =
-            rules.rest.is_empty() && rules.first.options.is_none() && settings.queue.is_none();
+        let is_lone = rules.rest.is_empty() && rules.first.is_plain() && settings.queue.is_none();
         let mut plan = Self {
             is_lone,
             is_observed: limiter.observers().is_some(),
             limiter,
             gives_back,
             tracks_charges: gives_back || rules.iter().any(Rule::may_shadow_in_flight),
-            counts_refusals: rules.iter().any(|rule| rule.options().block_after.is_some()),
+            counts_refusals: rules.iter().any(|rule| rule.block_after.is_some()),
             sends_fields: !settings.style.dialects.is_none()
                 || settings.foreign_fields == ForeignFields::Remove,
             uses_kept_wording: settings.style.retry_after == RetryAfter::Seconds

@@ -21,13 +21,13 @@ use crate::limiter::{Demand, Limit, RateLimiter};
 // In the order in which requests read it.
 #[repr(C)]
 pub(super) struct PlannedRule {
-    pub(super) rule: Rule,
     /// What each request takes of one bucket, if that is the same for all.
     pub(super) units: Option<Units>,
     /// The text of its limit, if that is the only one that responses tell, and they tell it in draft 11
     /// or in no fields.
     pub(super) kept: Option<&'static KeptPolicy>,
     setup_check: SetupCheck,
+    pub(super) rule: Rule,
     /// Whether requests have different keys.
     pub(super) is_keyed: bool,
     pub(super) policy: PolicyText,
@@ -104,7 +104,7 @@ impl PlannedRule {
 
     /// Whether the rule is enforced for this demand; otherwise, it is a shadow.
     pub(super) fn enforces(&self, demand: &Demand<RuleLimit<'_>>) -> bool {
-        self.rule.options().enforces(demand.limit().name(), &demand.key)
+        self.rule.enforces(demand.limit().name(), &demand.key)
     }
 
     /// Makes the demand for a request with this key, as the rule at this position.

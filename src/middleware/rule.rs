@@ -59,8 +59,15 @@ pub struct Rule {
     pub(super) cost: RequestCost,
     /// `None`: as the error of the key says.
     pub(super) missing_key: Option<MissingKey>,
-    /// Boxed, since most rules have none.
-    pub(super) options: Option<Box<RuleOptions>>,
+    /// The rule applies to requests for which all of these return true.
+    pub(super) only: Vec<RequestPredicate>,
+    pub(super) sample: Portion,
+    /// The portion of the keys that the rule is enforced on; for the others, it is a shadow.
+    pub(super) enforced: Portion,
+    pub(super) refund_if: Option<ResponsePredicate>,
+    pub(super) reset_if: Option<ResponsePredicate>,
+    /// Boxed, since it is large and most rules have none.
+    pub(super) block_after: Option<Box<BlockAfter>>,
 }
 
 /// Chooses the limit of a request; with `None`, the request is not limited.
@@ -96,70 +103,32 @@ impl Rule {
             is_key_replaced: false,
             cost: RequestCost::Request,
             missing_key: None,
-            options: None,
+            only: Vec::new(),
+            sample: Portion::ALL,
+            enforced: Portion::ALL,
+            refund_if: None,
+            reset_if: None,
+            block_after: None,
         }
     }
 
-    pub(super) fn options(&self) -> &RuleOptions {
-        static NONE: RuleOptions = RuleOptions::NONE;
-        self.options.as_deref().unwrap_or(&NONE)
+    /// Whether it applies to all requests, is enforced on all keys, and does nothing after the decision.
+    pub(super) const fn is_plain(&self) -> bool {
+        let applies_to_all = self.only.is_empty() && self.sample.is_all();
+        let is_done = !self.depends_on_response() && self.block_after.is_none();
+        applies_to_all && self.enforced.is_all() && is_done
     }
 
-    pub(super) fn options_mut(&mut self) -> &mut RuleOptions {
-        self.options.get_or_insert_with(|| Box::new(RuleOptions::NONE))
-    }
-
-    pub(super) fn is_enforced_on_some(&self) -> bool {
-        !self.options().enforced.is_none()
+    pub(super) const fn is_enforced_on_some(&self) -> bool {
+        !self.enforced.is_none()
     }
 
     /// Whether it may count a request while it is in flight, as a shadow for it. Of an enforced rule,
     /// that is known when the request is decided.
     pub(super) fn may_shadow_in_flight(&self) -> bool {
         let may = self.chooser.is_some() || self.limit.quota().is_in_flight();
-        may && !self.options().enforced.is_all()
+        may && !self.enforced.is_all()
     }
-}
-
-impl fmt::Debug for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rule = f.debug_struct("Rule");
-        rule.field("limit", &self.limit.name())
-            .field("quota", &format_args!("{}", self.limit.quota()))
-            .field("chosen", &self.chooser.is_some())
-            .field("missing_key", &self.missing_key);
-        if let Some(options) = &self.options {
-            rule.field("options", options);
-        }
-        rule.finish_non_exhaustive()
-    }
-}
-
-#[derive(Clone)]
-pub(super) struct RuleOptions {
-    /// The rule applies to requests for which all of these return true.
-    pub(super) only: Vec<RequestPredicate>,
-    pub(super) sample: Portion,
-    /// The portion of the keys that the rule is enforced on; for the others, it is a shadow.
-    pub(super) enforced: Portion,
-    pub(super) refund_if: Option<ResponsePredicate>,
-    pub(super) reset_if: Option<ResponsePredicate>,
-    pub(super) block_after: Option<BlockAfter>,
-}
-
-pub(super) type RequestPredicate = Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>;
-
-pub(super) type ResponsePredicate = Arc<dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync>;
-
-impl RuleOptions {
-    const NONE: Self = Self {
-        only: Vec::new(),
-        sample: Portion::ALL,
-        enforced: Portion::ALL,
-        refund_if: None,
-        reset_if: None,
-        block_after: None,
-    };
 
     /// Whether the rule applies to this request. `draw` is called only if the rule samples
     /// requests.
@@ -191,18 +160,28 @@ impl RuleOptions {
     }
 }
 
-impl fmt::Debug for RuleOptions {
+impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleOptions")
-            .field("only", &self.only.len())
-            .field("sample", &format_args!("{}", self.sample))
-            .field("enforced", &format_args!("{}", self.enforced))
-            .field("refund_if", &self.refund_if.is_some())
-            .field("reset_if", &self.reset_if.is_some())
-            .field("block_after", &self.block_after)
-            .finish()
+        let mut rule = f.debug_struct("Rule");
+        rule.field("limit", &self.limit.name())
+            .field("quota", &format_args!("{}", self.limit.quota()))
+            .field("chosen", &self.chooser.is_some())
+            .field("missing_key", &self.missing_key);
+        if !self.is_plain() {
+            rule.field("only", &self.only.len())
+                .field("sample", &format_args!("{}", self.sample))
+                .field("enforced", &format_args!("{}", self.enforced))
+                .field("refund_if", &self.refund_if.is_some())
+                .field("reset_if", &self.reset_if.is_some())
+                .field("block_after", &self.block_after);
+        }
+        rule.finish_non_exhaustive()
     }
 }
+
+pub(super) type RequestPredicate = Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>;
+
+pub(super) type ResponsePredicate = Arc<dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync>;
 
 /// What happens to a request if its key [is missing](crate::key::KeyError::missing).
 ///

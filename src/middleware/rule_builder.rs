@@ -232,7 +232,7 @@ impl Rule {
         mut self,
         predicate: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.options_mut().only.push(Arc::new(predicate));
+        self.only.push(Arc::new(predicate));
         self
     }
 
@@ -253,7 +253,7 @@ impl Rule {
     /// # drop(rule);
     /// ```
     pub fn sample(mut self, portion: Portion) -> Self {
-        self.options_mut().sample = portion;
+        self.sample = portion;
         self
     }
 }
@@ -320,7 +320,7 @@ impl Rule {
     /// ```
     #[doc(alias = "rollout")]
     pub fn enforce(mut self, portion: Portion) -> Self {
-        self.options_mut().enforced = portion;
+        self.enforced = portion;
         self
     }
 }
@@ -374,7 +374,7 @@ impl Rule {
         mut self,
         predicate: impl Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.options_mut().refund_if = Some(Arc::new(predicate));
+        self.refund_if = Some(Arc::new(predicate));
         self
     }
 
@@ -389,7 +389,7 @@ impl Rule {
         mut self,
         predicate: impl Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.options_mut().reset_if = Some(Arc::new(predicate));
+        self.reset_if = Some(Arc::new(predicate));
         self
     }
 }
@@ -452,7 +452,7 @@ impl Rule {
     #[doc(alias("lockout", "lock_out", "ban", "fail2ban", "blockDuration"))]
     #[track_caller]
     pub fn block_after(mut self, refusals: u64, within: Duration, time: Duration) -> Self {
-        self.options_mut().block_after = Some(BlockAfter::new(refusals, within, time));
+        self.block_after = Some(Box::new(BlockAfter::new(refusals, within, time)));
         self
     }
 
@@ -488,13 +488,12 @@ impl Rule {
     #[doc(alias("bantime.increment", "backoff", "escalate"))]
     #[track_caller]
     pub fn block_up_to(mut self, longest: Duration) -> Self {
-        let options = self.options_mut();
-        let Some(after) = options.block_after.take() else {
+        let Some(after) = self.block_after.take() else {
             panic!(
                 "`block_up_to` needs a `block_after` before it, with the time of the first block"
             );
         };
-        options.block_after = Some(after.up_to(longest));
+        self.block_after = Some(Box::new(after.up_to(longest)));
         self
     }
 }
