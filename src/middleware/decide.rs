@@ -13,7 +13,6 @@ use super::lock_out;
 use super::on_response::{OnResponse, RunningLedger};
 use super::plan::Plan;
 use super::planned_rule::{Demanded, PlannedRule, RuleDemands, RuleLimit, Shadow, to_static};
-use super::queue::{Queue, QueueRefusal};
 use super::queued_call::{Patience, PendingTurn, QueuedWaiter, wait};
 use super::reject::{Refusal, Rejection, TOO_MANY, render};
 use super::shadow;
@@ -197,8 +196,8 @@ impl Submission {
             (Ok(()), None) => (longest, TOO_MANY),
             // The server shuts down, so the refusal is not due to the client.
             (Ok(()), Some(end)) => (Mode::Reserve(end.min(queue.max_wait)), UNAVAILABLE),
-            (Err(QueueRefusal::KeyAtBound), Some(_)) => (Mode::Take, UNAVAILABLE),
-            (Err(refusal), _) => (Mode::Take, status_of_refusal(&queue, refusal)),
+            (Err(_), Some(_)) => (Mode::Take, UNAVAILABLE),
+            (Err(status), None) => (Mode::Take, status),
         };
         let asking = Asking { mode, longest, ..asking };
         Self { asking, status, jitter }
@@ -228,9 +227,9 @@ fn enqueue<'p>(
         Ok(guard) => guard,
         // Others have taken the places since the check. `slot` is dropped with this scope, and
         // gives up the slot.
-        Err(refusal) => {
+        Err(status) => {
             plan.limiter.tell(&demands, asking, &answer, Some(Outcome::QueueFull));
-            let (status, jitter) = (status_of_refusal(&queue, refusal), submission.jitter);
+            let jitter = submission.jitter;
             let refusal = Refusal { demands, outcome: answer, status, jitter };
             return Action::Reject(Rejection::Refused(refusal));
         }
@@ -257,14 +256,6 @@ fn counted_keys(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> KeyHashes {
     };
     let counted = demands.iter().filter(is_counted);
     counted.map(|demand| plan.waiters.hash(demand.limit.rule, &demand.key)).collect()
-}
-
-const fn status_of_refusal(queue: &Queue, refusal: QueueRefusal) -> StatusCode {
-    match refusal {
-        QueueRefusal::Full => queue.on_full,
-        // The queue still has room for other clients.
-        QueueRefusal::KeyAtBound => TOO_MANY,
-    }
 }
 
 /// What to do with the response of an admitted request.

@@ -34,7 +34,7 @@ use crate::limiter::Mode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
     pub(super) max_wait: Duration,
-    max_waiters: usize,
+    pub(super) max_waiters: usize,
     /// `None`: the bound depends on how many waiters the queue still has room for.
     max_waiters_per_key: Option<usize>,
     /// The status of a request that finds the queue full.
@@ -202,23 +202,17 @@ impl Queue {
         &self,
         waiting: usize,
         held: Option<usize>,
-    ) -> Result<(), QueueRefusal> {
+    ) -> Result<(), StatusCode> {
         let free = self.max_waiters.saturating_sub(waiting);
-        match (held, self.max_waiters_per_key) {
-            _ if free == 0 => Err(QueueRefusal::Full),
-            (Some(held), Some(most)) if held >= most => Err(QueueRefusal::KeyAtBound),
-            (Some(held), None) if held >= free => Err(QueueRefusal::KeyAtBound),
-            _ => Ok(()),
-        }
+        let is_at_bound = match (held, self.max_waiters_per_key) {
+            _ if free == 0 => return Err(self.on_full),
+            (Some(held), Some(most)) => held >= most,
+            (Some(held), None) => held >= free,
+            (None, _) => false,
+        };
+        // The queue still has room for other clients.
+        if is_at_bound { Err(StatusCode::TOO_MANY_REQUESTS) } else { Ok(()) }
     }
-}
-
-/// Why a request may not wait in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum QueueRefusal {
-    Full,
-    /// The key of the request has as many waiters as it may have.
-    KeyAtBound,
 }
 
 impl From<Duration> for Queue {

@@ -11,9 +11,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use http::StatusCode;
 use smallvec::SmallVec;
 
-use super::queue::{Queue, QueueRefusal};
+use super::queue::Queue;
 use crate::key::Key;
 
 /// The hash of a rule's position and a key. Two keys with the same hash share one bound. That is
@@ -51,13 +52,13 @@ impl WaiterCounter {
         &self,
         queue: &Queue,
         keys: impl FnOnce() -> KeyHashes,
-    ) -> Result<(), QueueRefusal> {
+    ) -> Result<(), StatusCode> {
         // A number of a moment ago suffices: `add` checks again, and counts in the same step.
         let waiting = self.waiting.load(Ordering::Relaxed);
         // No key has more than `waiting` waiters. If a key with that many could have one more, any
         // key can.
         match queue.admits(waiting, Some(waiting)) {
-            Err(QueueRefusal::KeyAtBound) => {
+            Err(_) if waiting < queue.max_waiters => {
                 let keys = keys();
                 queue.admits(waiting, max_waiters_of(&self.lock(), &keys))
             }
@@ -70,13 +71,13 @@ impl WaiterCounter {
         self: &Arc<Self>,
         queue: &Queue,
         keys: KeyHashes,
-    ) -> Result<WaiterGuard, QueueRefusal> {
+    ) -> Result<WaiterGuard, StatusCode> {
         // Requests without a key take no lock.
         // The lock is held until the waiter is counted everywhere. Otherwise two requests of a key
         // at its bound could both pass the check.
         let mut by_key = (!keys.is_empty()).then(|| self.lock());
         let held = by_key.as_deref().and_then(|by_key| max_waiters_of(by_key, &keys));
-        let mut why = QueueRefusal::Full;
+        let mut why = queue.on_full;
         let increment = |waiting: usize| match queue.admits(waiting, held) {
             Ok(()) => waiting.checked_add(1),
             Err(refusal) => {
@@ -144,7 +145,7 @@ mod tests {
         counter: &Arc<WaiterCounter>,
         queue: &Queue,
         key: u64,
-    ) -> Result<WaiterGuard, QueueRefusal> {
+    ) -> Result<WaiterGuard, StatusCode> {
         counter.add(queue, KeyHashes::from_iter([counter.hash(0, &Key::from(key))]))
     }
 
@@ -189,8 +190,8 @@ mod tests {
             waiting.push(add(&counter, &QUEUE, 1).unwrap());
         }
         let hashes = |key: u64| KeyHashes::from_iter([counter.hash(0, &Key::from(key))]);
-        assert_eq!(counter.check(&QUEUE, || hashes(1)), Err(QueueRefusal::KeyAtBound));
-        assert_eq!(add(&counter, &QUEUE, 1).map(drop), Err(QueueRefusal::KeyAtBound));
+        assert_eq!(counter.check(&QUEUE, || hashes(1)), Err(StatusCode::TOO_MANY_REQUESTS));
+        assert_eq!(add(&counter, &QUEUE, 1).map(drop), Err(StatusCode::TOO_MANY_REQUESTS));
         assert_eq!(counter.check(&QUEUE, || hashes(2)), Ok(()));
         assert_eq!(counter.check(&QUEUE, KeyHashes::new), Ok(()));
     }
