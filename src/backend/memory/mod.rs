@@ -31,6 +31,7 @@
 //! waiters pays nothing for it.
 
 mod clock_source;
+mod contract;
 mod debtors;
 mod dump;
 mod eviction;
@@ -71,11 +72,8 @@ use self::shard::Shard;
 use self::shard_charges::LookupMiss;
 use self::shards::Shards;
 pub(crate) use self::waiter::{LinePlace, LineTicket, LineTimer, LineWaiter, WaiterStatus};
-use super::Backend;
-use super::adjustment::Adjustment;
-use super::answer::{Answer, Applied, Reading};
-use super::charge::{BucketId, Charge};
-use super::debtors::{DebtorQuery, DebtorReport};
+use super::answer::{Applied, Reading};
+use super::charge::Charge;
 use crate::clock::{Clock, SystemClock, Timestamp};
 
 /// A store in this process: the default of
@@ -407,43 +405,5 @@ impl fmt::Debug for Memory {
             .field("clock", &self.clock)
             .field("lines", &self.line_count())
             .finish_non_exhaustive()
-    }
-}
-
-impl Backend for Memory {
-    fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
-        let charge = match charges {
-            [charge] if charge.get_second_shard().is_none() && !charge.reserves() => charge,
-            _ => return Answer::Ready(Ok(self.apply_several(charges))),
-        };
-        Answer::Ready(Ok(self.charge_one(charge)))
-    }
-
-    fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
-        let now = || self.now();
-        let applied = several::adjust_all(&self.shards, &self.hasher, adjustments, now);
-        self.keep_names(adjustments.iter().map(Adjustment::id));
-        Answer::Ready(Ok(applied))
-    }
-
-    fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
-        several::forget_all(&self.shards, &self.hasher, ids, || self.now());
-        Answer::Ready(Ok(()))
-    }
-
-    fn answers_at_once(&self) -> bool {
-        true
-    }
-
-    fn lines(&self) -> Option<&Memory> {
-        Some(self)
-    }
-
-    /// Answers a [`Count`](DebtorReport::Count), unless it [keeps keys](Self::keep_keys).
-    fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
-        if let Some(names) = &self.names {
-            return Answer::Ready(self.list_debtors(names, query));
-        }
-        Answer::Ready(debtors::count_debtors(&self.shards, query, || self.now()))
     }
 }
