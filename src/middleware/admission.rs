@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::Request;
+use http::Extensions;
 
 use super::ledger::{ExtraCharge, RequestLedger, Selection};
 use crate::clock::Timestamp;
@@ -50,16 +50,15 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Puts it into the extensions of a request, together with the ledgers of outer layers, if the
-    /// layer of this ledger exposes.
-    pub(super) fn expose<B>(ledger: &Arc<RequestLedger>, request: &mut Request<B>) {
-        if !ledger.is_exposed() {
-            return;
+    /// Adds it to the extensions of a request, together with the ledgers of outer layers, if the layer
+    /// of this ledger exposes; and a meter, if the layer settles.
+    pub(super) fn expose(ledger: &Arc<RequestLedger>, extensions: &mut Extensions) {
+        if ledger.is_exposed() {
+            let outer = extensions.get::<Self>().map_or(&[][..], |outer| &outer.ledgers);
+            let ledgers = outer.iter().chain([ledger]).map(Arc::clone).collect();
+            extensions.insert(Self { ledgers, only: None });
         }
-        let outer = request.extensions().get::<Self>();
-        let outer = outer.map(|outer| outer.ledgers.as_slice()).unwrap_or_default();
-        let ledgers = outer.iter().chain([ledger]).map(Arc::clone).collect();
-        request.extensions_mut().insert(Self { ledgers, only: None });
+        ledger.open_meter(extensions);
     }
 
     /// Returns the same for one limit only, which is identified by its name.

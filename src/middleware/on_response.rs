@@ -90,14 +90,8 @@ impl OnResponse {
     #[inline]
     pub(super) fn expose<B>(&self, request: &mut Request<B>) {
         if let Some(ledger) = self.ledger() {
-            Self::expose_ledger(ledger, request);
+            Admission::expose(ledger, request.extensions_mut());
         }
-    }
-
-    /// Adds the `Admission` and the meter of this ledger to the extensions of the request.
-    pub(super) fn expose_ledger<B>(ledger: &Arc<RequestLedger>, request: &mut Request<B>) {
-        Admission::expose(ledger, request);
-        ledger.open_meter(request.extensions_mut());
     }
 
     /// Adds the header fields, and settles the tokens of the request. The body has to keep what is

@@ -8,6 +8,7 @@ use http::Request;
 use tokio::time::Instant;
 use tower_service::Service;
 
+use super::admission::Admission;
 use super::ledger::RequestLedger;
 use super::lock_out;
 use super::on_response::{OnResponse, RunningLedger};
@@ -125,7 +126,7 @@ impl QueuedTurn {
             ledger.outlive_resets(&*pending);
             // Before the call, so that the handler finds its `Admission` and its meter in the
             // request.
-            OnResponse::expose_ledger(ledger, &mut request);
+            Admission::expose(ledger, request.extensions_mut());
         }
         let waited = since.elapsed();
         let (mut turn, ledger) = (CalledTurn(Some((pending, stay))), RunningLedger(ledger));
