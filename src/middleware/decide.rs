@@ -143,7 +143,7 @@ fn act<'p>(
         }
         Decided::TooLarge(error) => Action::Reject(Rejection::Unasked(error)),
         Decided::Uncounted => run(plan, uncharged(plan), shadows),
-        Decided::Failed(error) => unavailable(&error),
+        Decided::Failed(error) => Action::Reject(Rejection::unavailable(&error)),
     }
 }
 
@@ -220,7 +220,7 @@ fn enqueue<'p>(
     let (Some(queue), Some(limit), Some(slot)) =
         (plan.settings.queue, Grant::slowest(grants.iter()).cloned(), slot)
     else {
-        return unavailable(&BackendError::incomplete());
+        return Action::Reject(Rejection::unavailable(&BackendError::incomplete()));
     };
     // Counted only here: a request that need not wait does not count.
     let guard = match plan.waiters.add(&queue, counted_keys(plan, &demands)) {
@@ -280,11 +280,6 @@ fn uncharged(plan: &Arc<Plan>) -> OnResponse {
     let removes = plan.settings.foreign_fields == ForeignFields::Remove;
     let fields = removes.then(|| plan.fields_of(std::iter::empty()));
     OnResponse::new(fields, None, RunningLedger(ledger))
-}
-
-/// The store has not decided.
-fn unavailable<'p>(error: &BackendError) -> Action<Rejection<'p>> {
-    Action::Reject(Rejection::unavailable(error))
 }
 
 const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;

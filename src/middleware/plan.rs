@@ -68,8 +68,9 @@ const VERSIONS: usize = 7;
 impl Plan {
     pub(super) fn new(limiter: RateLimiter, rules: &Rules) -> Self {
         let settings = rules.settings.clone();
-        let depends = rules.iter().any(|rule| rule.depends_on_response());
-        let gives_back = depends || settings.extends_requests() || settings.refunds_dropped;
+        let depends = rules.iter().any(Rule::depends_on_response);
+        let gives_back =
+            depends || settings.settles || settings.exposes || settings.refunds_dropped;
         let is_lone = rules.rest.is_empty() && rules.first.is_plain() && settings.queue.is_none();
         let mut plan = Self {
             is_lone,

@@ -303,13 +303,6 @@ impl Default for ReadOn {
     }
 }
 
-impl LayerSettings {
-    /// Whether the layer puts a meter or an `Admission` into the extensions of requests.
-    pub(super) const fn extends_requests(&self) -> bool {
-        self.settles || self.exposes
-    }
-}
-
 impl Rules {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Rule> {
         std::iter::once(&self.first).chain(&self.rest)
