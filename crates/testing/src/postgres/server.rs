@@ -1,6 +1,7 @@
 //! The server.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -15,11 +16,12 @@ use super::programs;
 use crate::certificates::{CA, make_certificates};
 use crate::clock::ServerClock;
 
-/// Waits until its input is closed, which is when the test binary has ended in whatever way. Then
-/// stops the server by its id, and removes its directory.
+/// Waits until its input is closed, which is when the server is dropped or the test binary has ended in
+/// whatever way. Then stops the server by its id, a frozen one too, and removes its directory.
 const GUARD: &str = r#"
 cat >/dev/null
-kill -s INT "$1"
+kill -s QUIT "$1"
+kill -s CONT "$1"
 while kill -s 0 "$1" 2>/dev/null; do sleep 0.02; done
 [ -z "$2" ] || rm -rf "$2"
 "#;
@@ -33,6 +35,15 @@ pub struct Server {
     settings: Vec<&'static str>,
     clock: Option<ServerClock>,
     running: Mutex<Running>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let running = self.running.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        running.guards.clear();
+        // The guard waits until nothing is left of it.
+        drop(running.child.wait());
+    }
 }
 
 /// The process of a server.
@@ -79,7 +90,7 @@ impl Server {
             Command::new("cp").arg("-a").arg(Template::shared()).arg(&data).output().unwrap();
         assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
 
-        let mut settings = vec!["listen_addresses=127.0.0.1", "fsync=off", "max_connections=200"];
+        let mut settings = SETTINGS.to_vec();
         if tls {
             make_certificates(&directory);
             let key = directory.join("server.key");
@@ -283,9 +294,28 @@ impl Template {
         let mut initdb = command("initdb", account, &directory);
         let made = initdb.args(INITDB).arg("-D").arg(&data).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let mut alone = command("postgres", account, &directory);
+        alone.args(["--single", "-D"]).arg(&data).arg("postgres").stdin(Stdio::piped());
+        let mut alone = alone.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        alone.stdin.take().unwrap().write_all(ONE_DATABASE).unwrap();
+        let made = alone.wait_with_output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         Self { data, _guard: guard }
     }
 }
+
+/// A server that is thrown away keeps nothing safe, and compiles no query.
+const SETTINGS: [&str; 5] = [
+    "listen_addresses=127.0.0.1",
+    "max_connections=200",
+    "fsync=off",
+    "full_page_writes=off",
+    "jit=off",
+];
+
+/// Two thirds of the files are those of databases to make others of.
+const ONE_DATABASE: &[u8] = b"UPDATE pg_database SET datistemplate = false;\n\
+    DROP DATABASE template0;\nDROP DATABASE template1;\n";
 
 /// The log of a server keeps to files of 1 MB, so that there is less to copy.
 const INITDB: [&str; 8] =
