@@ -9,15 +9,17 @@
 //! cargo test --release -p tollgate-stores --test chaos -- soak 3600    # see `soak`
 //! ```
 //!
-//! Other arguments are parts of cases: `redis`, `flood`. Without any, the wrappers around servers have
-//! their turn only with the number of cases that CI plays, and each case then takes half a second.
-//! Times are printed, and never fail.
+//! Other arguments are parts of cases: `redis`, `flood`. Without any, cases run beside each other, and
+//! the wrappers around servers have their turn only with the number of cases that CI plays; each case then
+//! takes half a second. Times are printed, and never fail.
 
 mod case;
 mod floods;
 mod place;
 mod soak;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
@@ -37,11 +39,15 @@ fn main() {
         ["flooder", rest @ ..] => runtime().block_on(floods::flooder(rest)),
         ["floods", rest @ ..] => runtime().block_on(floods::floods(rest)),
         ["soak", rest @ ..] => runtime().block_on(soak::soak(rest)),
-        ["table", parts @ ..] => table(parts, Span::seconds(2.0, 0.0, 3.0).with_pauses(), true),
-        ["saturated", parts @ ..] => table(parts, Span::seconds(2.0, 3.0, 3.0), true),
+        ["table", parts @ ..] => {
+            table(parts, Span::seconds(2.0, 0.0, 3.0).with_pauses(), true, 1);
+        }
+        ["saturated", parts @ ..] => table(parts, Span::seconds(2.0, 3.0, 3.0), true, 1),
         parts => {
             let sick = if in_ci() { 0.5 } else { 0.25 };
-            table(parts, Span::seconds(0.2, 0.0, sick), !parts.is_empty() || in_ci());
+            let (span, together) =
+                (Span::seconds(0.2, 0.0, sick), if parts.is_empty() { 4 } else { 1 });
+            table(parts, span, !parts.is_empty() || in_ci(), together);
         }
     }
 }
@@ -55,24 +61,47 @@ fn in_ci() -> bool {
     times(2, 1) == 2
 }
 
-/// Plays all cases whose names have one of these parts, and prints a row for each.
-fn table(parts: &[&str], span: Span, with_wrappers: bool) {
+/// Plays all cases whose names have one of these parts, so many beside each other, and prints a row for
+/// each.
+fn table(parts: &[&str], span: Span, with_wrappers: bool, together: usize) {
     println!("{}", span.head());
-    let mut broken = Vec::new();
     // A wrapper hands its calls on to a server, which is played without one too.
     let stores = Store::all().into_iter().filter(|store| with_wrappers || store.is_bare());
-    for store in stores {
-        for sick in Sick::ALL.into_iter().filter(|&sick| store.has(sick)) {
-            let name = format!("{}, {}", store.name(), sick.name());
-            if parts.is_empty() || parts.iter().any(|part| name.contains(part)) {
-                // With a runtime of its own: nothing of one case goes on in the next.
-                let runtime = runtime();
-                let case = runtime.block_on(Case::play(store, sick, span));
-                runtime.shutdown_timeout(Duration::from_secs(5));
-                println!("{}", case.row(store, sick, span));
-                broken.extend(case.broken().into_iter().map(|what| format!("{name}: {what}")));
-            }
+    let cases = stores.flat_map(|store| Sick::ALL.map(|sick| (store, sick)));
+    let (alone, cases): (Vec<_>, Vec<_>) = cases
+        .filter(|&(store, sick)| store.has(sick))
+        .filter(|&(store, sick)| {
+            let name = name(store, sick);
+            parts.is_empty() || parts.iter().any(|part| name.contains(part))
+        })
+        .partition(|&(store, sick)| together > 1 && store.limits_this_process(sick));
+    let next = AtomicUsize::new(0);
+    let play_next = || {
+        let mut broken = Vec::new();
+        while let Some(&(store, sick)) = cases.get(next.fetch_add(1, Ordering::SeqCst)) {
+            broken.extend(play(store, sick, span));
         }
-    }
+        broken
+    };
+    let mut broken = thread::scope(|scope| {
+        let playing: Vec<_> = (0..together).map(|_| scope.spawn(play_next)).collect();
+        playing.into_iter().flat_map(|one| one.join().unwrap()).collect::<Vec<_>>()
+    });
+    broken.extend(alone.into_iter().flat_map(|(store, sick)| play(store, sick, span)));
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+fn name(store: Store, sick: Sick) -> String {
+    format!("{}, {}", store.name(), sick.name())
+}
+
+/// Plays a case, prints its row, and returns what must not have happened.
+fn play(store: Store, sick: Sick, span: Span) -> Vec<String> {
+    // With a runtime of its own: nothing of one case goes on in the next.
+    let runtime = runtime();
+    let case = runtime.block_on(Case::play(store, sick, span));
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    println!("{}", case.row(store, sick, span));
+    let name = name(store, sick);
+    case.broken().into_iter().map(|what| format!("{name}: {what}")).collect()
 }

@@ -130,6 +130,11 @@ impl Store {
         format!("{wrapper} on {engine}")
     }
 
+    /// Whether the files of all that this process and those that it starts write are limited.
+    pub(crate) fn limits_this_process(self, sick: Sick) -> bool {
+        self.engine == Engine::Embedded && sick == Sick::Full
+    }
+
     /// Whether a store can have it.
     pub(crate) fn has(self, sick: Sick) -> bool {
         use Engine::{Cluster, Embedded, Memory, Postgres, Redis, Sentinels};
