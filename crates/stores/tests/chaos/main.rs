@@ -9,9 +9,9 @@
 //! cargo test --release -p tollgate-stores --test chaos -- soak 3600    # see `soak`
 //! ```
 //!
-//! Other arguments are parts of cases: `redis`, `flood`. Without any, cases run beside each other, and
-//! the wrappers around servers have their turn only with the number of cases that CI plays; each case then
-//! takes half a second. Times are printed, and never fail.
+//! Other arguments are parts of cases: `redis`, `flood`. Without any, a case takes half a second, and two
+//! run beside each other. With the number of cases that CI plays, they run one after another, and those
+//! of the wrappers around servers as well. Times are printed, and never fail.
 
 mod case;
 mod floods;
@@ -44,10 +44,9 @@ fn main() {
         }
         ["saturated", parts @ ..] => table(parts, Span::seconds(2.0, 3.0, 3.0), true, 1),
         parts => {
-            let sick = if in_ci() { 0.5 } else { 0.25 };
-            let (span, together) =
-                (Span::seconds(0.2, 0.0, sick), if parts.is_empty() { 4 } else { 1 });
-            table(parts, span, !parts.is_empty() || in_ci(), together);
+            let (sick, is_quick) = (if in_ci() { 0.5 } else { 0.25 }, parts.is_empty() && !in_ci());
+            let together = if is_quick { 2 } else { 1 };
+            table(parts, Span::seconds(0.2, 0.0, sick), !is_quick, together);
         }
     }
 }
