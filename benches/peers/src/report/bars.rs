@@ -42,7 +42,7 @@ impl Bar {
 }
 
 pub(super) const BARS: &[Bar] = &[
-    bar("one hot address, admitted", work::HOT, peer::GOVERNOR, 1.10)
+    bar("one hot address, admitted", work::HOT, peer::GOVERNOR, 1.05)
         .counted("address", "address: governor"),
     bar("one hot string, admitted", work::HOT_STRING, peer::GOVERNOR, 1.20)
         .counted("string", "string: governor"),
@@ -56,14 +56,13 @@ pub(super) const BARS: &[Bar] = &[
     },
     bar("two threads, 1,000,000 addresses", work::THREADS, peer::GOVERNOR, 0.75),
     bar("two threads, one hot address", work::THREADS_HOT, peer::GOVERNOR, 1.10),
-    bar("three limits in one step", work::THREE_LIMITS, peer::OURS_ONE_LIMIT, 2.50)
-        .counted("three limits", "address"),
-    bar("the same, theirs one after another", work::THREE_LIMITS, peer::GOVERNOR, 1.00),
-    Bar {
-        ours: peer::OURS_TWO_SHARDS,
-        ..bar("a limit in two shards", work::SHARDS, peer::OURS, 1.80)
-            .counted("two shards", "address")
-    },
+    bar(
+        "three limits in one step, theirs one after another",
+        work::THREE_LIMITS,
+        peer::GOVERNOR,
+        1.50,
+    )
+    .counted("three limits", ""),
     bar("a newcomer at the bound, theirs without one", work::FLOOD_BOUND, peer::GOVERNOR, 2.50)
         .counted("newcomer at the bound", ""),
     bar("bytes a key, 1,000,000 strings", work::BYTES, peer::GOVERNOR, 0.49),
@@ -77,7 +76,7 @@ pub(super) const BARS: &[Bar] = &[
     layer("the layer, no fields, one key", work::LAYER, peer::TOWER_GOVERNOR, 1.15)
         .counted("layer", "layer: tower_governor"),
     layer("the layer, no fields, 100,000 keys", work::LAYER_MANY, peer::TOWER_GOVERNOR, 0.90),
-    layer("the layer, with fields", work::LAYER_FIELDS, peer::TOWER_GOVERNOR_HEADERS, 0.60)
+    layer("the layer, with fields", work::LAYER_FIELDS, peer::TOWER_GOVERNOR_HEADERS, 0.55)
         .counted("layer with fields", ""),
     layer("the layer, cold, no fields", work::LAYER_COLD, peer::TOWER_GOVERNOR, 1.15),
     layer(
@@ -99,5 +98,9 @@ pub(super) const BARS: &[Bar] = &[
             f64::NAN,
         )
     },
-    bar("a server with the layer and its fields", work::SERVER, peer::BARE, 1.015),
+    Bar {
+        ours: peer::OURS_NO_FIELDS,
+        ..bar("a server with the layer, no fields", work::SERVER, peer::BARE, 1.03)
+    },
+    bar("a server with the layer and its fields", work::SERVER, peer::TOWER_GOVERNOR_HEADERS, 0.95),
 ];

@@ -25,9 +25,14 @@ pub fn run(plan: &Plan) -> Vec<Figures> {
     let requests = (CONNECTIONS * waves) as f64;
     let mut contest =
         Contest::new(name::SERVER, "ns of processor per request").and(name::SERVER_USER);
-    for peer in
-        [peer::BARE, peer::IDLE_LAYER, peer::OURS, peer::OURS_NO_FIELDS, peer::TOWER_GOVERNOR]
-    {
+    for peer in [
+        peer::BARE,
+        peer::IDLE_LAYER,
+        peer::OURS,
+        peer::OURS_NO_FIELDS,
+        peer::TOWER_GOVERNOR,
+        peer::TOWER_GOVERNOR_HEADERS,
+    ] {
         let mut server = Server::start(peer).expect("a server starts");
         let connections = Connections::open(server.address(), CONNECTIONS);
         let mut connections = connections.expect("the server accepts connections");

@@ -63,6 +63,14 @@ fn router(name: &str) -> Option<Router> {
                 .finish();
             hello.layer(GovernorLayer::new(config.expect("numbers above zero")))
         }
+        peer::TOWER_GOVERNOR_HEADERS => {
+            let config = GovernorConfigBuilder::default()
+                .period(Allowance::OPEN.interval())
+                .burst_size(Allowance::OPEN.burst)
+                .use_headers()
+                .finish();
+            hello.layer(GovernorLayer::new(config.expect("numbers above zero")))
+        }
         _ => return None,
     })
 }
