@@ -287,18 +287,23 @@ impl<'l> LimitCall<'l> {
     #[inline(never)]
     fn poll_decision(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
         let asking = Asking::take(DecisionSource::Handler, self.limiter.get_on_failure());
+        let decided = ready!(self.poll_decided(cx, asking));
+        Poll::Ready(self.read(decided))
+    }
+
+    // Inlined, as a decision that is returned is copied.
+    #[inline(always)]
+    fn poll_decided(&mut self, cx: &mut Context<'_>, asking: Asking) -> Poll<Decided> {
         let Self { limiter, demands, progress, .. } = self;
         if let Progress::New = progress {
             *progress = Progress::Done;
-            // Read here, as a decision that is returned is copied.
             match limiter.ask(demands.as_mut_slice(), asking) {
-                Asked::Decided(decided) => return Poll::Ready(self.read(decided)),
+                Asked::Decided(decided) => return Poll::Ready(decided),
                 Asked::Pending(pending) => progress.wait_for(pending),
             }
         }
         let answer = ready!(progress.poll_answer(cx));
-        let decided = limiter.decided(demands.as_slice(), asking, answer);
-        Poll::Ready(self.read(decided))
+        Poll::Ready(limiter.decided(demands.as_slice(), asking, answer))
     }
 
     #[inline(always)]
@@ -316,11 +321,6 @@ impl<'l> LimitCall<'l> {
                 Err(denied.error(limiter, self.demands.as_slice(), limit, jitter))
             }
         }
-    }
-
-    fn reserved(&self, asking: Asking, decided: Decided) -> Result<Reservation, RateLimited> {
-        let (limit, demands) = (self.demands.limit(), self.demands.as_slice());
-        self.limiter.reserve(limit, demands, asking, decided, self.draw_jitter())
     }
 
     fn draw_jitter(&self) -> Duration {
@@ -397,21 +397,12 @@ impl Future for ReserveCall<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { call, max_wait } = &mut *self;
         let mode = Mode::Reserve(*max_wait);
-        let on_failure = call.limiter.get_on_failure();
-        let asking = Asking::take(DecisionSource::Handler, on_failure);
+        let asking = Asking::take(DecisionSource::Handler, call.limiter.get_on_failure());
         let asking = Asking { mode, longest: mode, ..asking };
         call.update_numbers();
-        let LimitCall { limiter, demands, progress, .. } = call;
-        if let Progress::New = progress {
-            *progress = Progress::Done;
-            match limiter.ask(demands.as_mut_slice(), asking) {
-                Asked::Decided(decided) => return Poll::Ready(call.reserved(asking, decided)),
-                Asked::Pending(pending) => progress.wait_for(pending),
-            }
-        }
-        let answer = ready!(progress.poll_answer(cx));
-        let decided = limiter.decided(demands.as_slice(), asking, answer);
-        Poll::Ready(call.reserved(asking, decided))
+        let decided = ready!(call.poll_decided(cx, asking));
+        let (limit, demands) = (call.demands.limit(), call.demands.as_slice());
+        Poll::Ready(call.limiter.reserve(limit, demands, asking, decided, call.draw_jitter()))
     }
 }
 
