@@ -51,7 +51,11 @@ pub(crate) enum Decided {
     /// Its place in line has to be [held](Place::hold).
     Reserved(CompleteAnswer, Place),
     /// Nothing is taken, and the tokens will be there later.
-    Refused(Refused),
+    Refused {
+        answer: CompleteAnswer,
+        /// Whether the request could wait for its turn, and the caller has not let it.
+        could_wait: bool,
+    },
     /// Nothing is taken, and the tokens will never be there.
     TooLarge(RateLimited),
     /// Nothing is taken, and the work may run: the limiter is off, or its store does not answer.
@@ -240,7 +244,7 @@ impl RateLimiter {
             (Verdict::Reserved, None) => {
                 self.undecided(demands, asking, BackendError::incomplete())
             }
-            (Verdict::Refused, _) => Decided::Refused(self.refused(demands, asking, answer)),
+            (Verdict::Refused, _) => self.refused(demands, asking, answer),
         }
     }
 
@@ -252,7 +256,7 @@ impl RateLimiter {
         demands: &[Demand<L>],
         asking: Asking,
         answer: CompleteAnswer,
-    ) -> Refused {
+    ) -> Decided {
         // If an empty queue would have refused the request as well, the full queue is not the
         // reason. Nor is it if a bucket is not counted in the numbers of its limit yet: those cannot
         // reserve.
@@ -264,7 +268,7 @@ impl RateLimiter {
         let had_no_place = could_wait && !asking.reserves();
         let denied = if had_no_place { Outcome::QueueFull } else { Outcome::Refused };
         self.tell(demands, asking, &answer, Some(denied));
-        Refused { answer, could_wait }
+        Decided::Refused { answer, could_wait }
     }
 
     #[cold]
@@ -367,13 +371,6 @@ fn unlosable(limit: &Limit) -> BackendError {
     BackendError::misconfigured("shared", cause)
 }
 
-/// A refusal for now.
-pub(crate) struct Refused {
-    pub(crate) answer: CompleteAnswer,
-    /// Whether the request could wait for its turn, and the caller has not let it.
-    pub(crate) could_wait: bool,
-}
-
 impl Decided {
     /// The error of a call whose first limit is this, with `jitter` in the wait of a refusal. For what
     /// neither admits its work nor lets it wait.
@@ -386,7 +383,7 @@ impl Decided {
         jitter: Duration,
     ) -> RateLimited {
         let error = match self {
-            Self::Refused(Refused { answer, .. }) => match answer.refusal(demands, jitter) {
+            Self::Refused { answer, .. } => match answer.refusal(demands, jitter) {
                 Some(error) => return error.with_speech(limiter.speech()),
                 None => BackendError::incomplete(),
             },

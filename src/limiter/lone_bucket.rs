@@ -57,8 +57,7 @@ fn decide_unknown<'l>(
             answer(limiter, demand, applied.now(), *reading)
         }
         _ => denied(limiter, demand, |demands, asking| {
-            let answer = CompleteAnswer::of_memory(applied);
-            Decided::Refused(limiter.refused(demands, asking, answer))
+            limiter.refused(demands, asking, CompleteAnswer::of_memory(applied))
         }),
     }
 }

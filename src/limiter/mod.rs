@@ -229,7 +229,7 @@ pub use self::events::{
 
 pub(crate) use self::block_after::{BlockAfter, refusals_to_count};
 pub(crate) use self::complete_answer::CompleteAnswer;
-pub(crate) use self::decide::{Asked, Asking, Decided, Place, Refused};
+pub(crate) use self::decide::{Asked, Asking, Decided, Place};
 pub(crate) use self::defaults::Speech;
 pub(crate) use self::demand::{Demand, Mode, units_of};
 pub(crate) use self::detached::DetachOnDrop;

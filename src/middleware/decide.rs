@@ -22,7 +22,7 @@ use crate::fields::ForeignFields;
 use crate::key::Head;
 use crate::limiter::{
     Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, Grant, Mode, Outcome, Place,
-    Refused, Report,
+    Report,
 };
 
 /// The decision about a request, with the reason or the response if it is rejected.
@@ -134,10 +134,10 @@ fn act<'p>(
             enqueue(plan, submission, demands, shadows, answer, place)
         }
         // For want of a place in the queue, so it is not the limits that refuse it.
-        Decided::Refused(Refused { answer: outcome, could_wait: true }) => {
+        Decided::Refused { answer: outcome, could_wait: true } => {
             Action::Reject(Rejection::Refused(Refusal { demands, outcome, status, jitter }))
         }
-        Decided::Refused(Refused { answer: outcome, .. }) => {
+        Decided::Refused { answer: outcome, .. } => {
             let status = TOO_MANY;
             refuse(plan, Refusal { demands, outcome, status, jitter })
         }

@@ -11,9 +11,7 @@ use super::plan::Plan;
 use super::planned_rule::Shadow;
 use crate::algebra::Verdict;
 use crate::backend::Answer;
-use crate::limiter::{
-    Asked, Asking, Decided, DecisionSource, Demand, DetachOnDrop, OnFailure, Refused,
-};
+use crate::limiter::{Asked, Asking, Decided, DecisionSource, Demand, DetachOnDrop, OnFailure};
 
 /// The rest of some shadows, whose store has not answered at once.
 type PendingShadows = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -71,7 +69,7 @@ const ASKING: Asking = Asking::take(DecisionSource::Shadow, OnFailure::Admit);
 fn record(ledger: Option<&Arc<RequestLedger>>, shadow: &Shadow, decided: Decided) {
     match decided {
         // The handler can see a refusal, and reset its bucket.
-        Decided::Admitted(answer) | Decided::Refused(Refused { answer, .. }) => {
+        Decided::Admitted(answer) | Decided::Refused { answer, .. } => {
             if answer.verdict() == Verdict::Refused {
                 let retry_after = answer.retry_after(slice::from_ref(shadow), Duration::ZERO);
                 log_refusal(shadow.limit(), retry_after, WOULD_BE);
