@@ -160,27 +160,32 @@ impl RateLimiter {
         demands: &mut [Demand<L>],
         asking: Asking,
     ) -> Decided {
-        if let Err(too_large) = draw_all_shards(demands, self.random(), asking.longest) {
-            return self.decide_too_large(demands, asking, too_large);
-        }
-        if asking.reserves() {
-            // A drain ends the waits in layers alone.
-            let is_drained = matches!(asking.source, DecisionSource::Layer);
-            let waiter = || LineWaiter::new(self.queues().id().filter(|_| is_drained));
-            return match charges(demands, asking) {
-                Ok(charges) => {
-                    let (applied, ticket) = memory.reserve(&charges, waiter);
-                    let (answer, place) = (CompleteAnswer::of_memory(applied), Place { ticket });
-                    self.read(demands, asking, answer, Some(place))
-                }
-                Err(too_large) => self.decide_too_large(demands, asking, too_large),
-            };
-        }
-        let charges = demands.iter().map(|demand| demand.charge(Mode::Take, asking.longest));
-        match memory.charge_all(charges) {
-            Ok(applied) => self.read(demands, asking, CompleteAnswer::of_memory(applied), None),
+        match self.take_here(memory, demands, asking) {
+            Ok((applied, place)) => {
+                self.read(demands, asking, CompleteAnswer::of_memory(applied), place)
+            }
             Err(too_large) => self.decide_too_large(demands, asking, too_large),
         }
+    }
+
+    #[cfg(feature = "memory")]
+    #[inline(always)]
+    fn take_here<L: Borrow<Limit>>(
+        &self,
+        memory: &Memory,
+        demands: &mut [Demand<L>],
+        asking: Asking,
+    ) -> Result<(Applied, Option<Place>), RateLimited> {
+        draw_all_shards(demands, self.random(), asking.longest)?;
+        if !asking.reserves() {
+            let charges = demands.iter().map(|demand| demand.charge(Mode::Take, asking.longest));
+            return Ok((memory.charge_all(charges)?, None));
+        }
+        // A drain ends the waits in layers alone.
+        let is_drained = matches!(asking.source, DecisionSource::Layer);
+        let waiter = || LineWaiter::new(self.queues().id().filter(|_| is_drained));
+        let (applied, ticket) = memory.reserve(&charges(demands, asking)?, waiter);
+        Ok((applied, Some(Place { ticket })))
     }
 
     /// Looks how the buckets of these demands stand for a request that comes now and does not wait.
