@@ -4,13 +4,14 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Limit;
 use super::events::StoreHealth;
+use super::lock::lock;
 use super::random::nanos;
 use crate::backend::{BackendError, OnFailure};
 
@@ -75,7 +76,7 @@ impl FailureLog {
             self.uncounted.fetch_add(1, Ordering::Relaxed);
         }
         let (first, outage) = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             if lasts {
                 if !self.lasts() {
                     state.outage = state.outage.saturating_add(1);
@@ -125,7 +126,7 @@ impl FailureLog {
             return None;
         }
         let (outage, admitted, refused) = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             // Another call may have ended it, or failed, since the look without the lock.
             if !self.is_over() {
                 return None;
@@ -148,11 +149,6 @@ impl FailureLog {
     /// The nanoseconds since the first failure that lasts, and one more, so that none is zero.
     fn now(&self) -> u64 {
         nanos(self.epoch.get_or_init(Instant::now).elapsed()).saturating_add(1)
-    }
-
-    /// A poisoned lock is harmless: nothing panics while it is held.
-    fn state(&self) -> MutexGuard<'_, FailureState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -345,7 +341,7 @@ mod tests {
         log.record(&LIMIT, &BackendError::unavailable("store", "it is down"), Undecided::Call);
         for _ in 0..59 {
             tokio::time::advance(Duration::from_secs(1)).await;
-            let held = log.state();
+            let held = lock(&log.state);
             assert!(log.record_charge(&LIMIT).is_none());
             drop(held);
         }

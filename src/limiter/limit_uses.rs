@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use smallvec::SmallVec;
 
 use super::Limit;
 use super::demand::Mode;
+use super::lock::lock;
 use super::name_table::NameTable;
 use super::rate_limited::RateLimited;
 use super::too_large::explain_cost;
@@ -151,7 +152,7 @@ impl LimitUses {
     /// other numbers under the same name, and if all requests are refused. The layer keeps what is
     /// returned for as long as it exists.
     pub(crate) fn enter(&self, new: LimitUse, current: &Limit) -> Arc<LimitUse> {
-        let (entered, differing) = self.uses().enter(new);
+        let (entered, differing) = lock(&self.uses).enter(new);
         if let Some(other) = differing {
             self.log_different_numbers(&entered.limit, &other);
         }
@@ -193,7 +194,7 @@ impl LimitUses {
         if !cfg!(feature = "tracing") {
             return;
         }
-        let users: Vec<_> = self.uses().of(of.name()).collect();
+        let users: Vec<_> = lock(&self.uses).of(of.name()).collect();
         let why = match &*users {
             // Used in calls alone, of which those of a limit without capacity are to reserve.
             [] if numbers.quota().get_capacity() > 0 => explain_cost(numbers, 1, Terms::AT_ONCE),
@@ -269,11 +270,6 @@ impl LimitUses {
             );
         }
     }
-
-    fn uses(&self) -> MutexGuard<'_, UsesByName> {
-        // A poisoned lock is harmless: nothing panics while it is held.
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl fmt::Debug for LimitUses {
@@ -298,7 +294,7 @@ mod tests {
 
     /// The others that a layer with a limit of this name would be compared with.
     fn compared(uses: &LimitUses, name: &str) -> usize {
-        uses.uses().uses.get(name).map_or(0, SmallVec::len)
+        lock(&uses.uses).uses.get(name).map_or(0, SmallVec::len)
     }
 
     /// A server that makes a layer for each connection, or for each of its tenants.
@@ -323,7 +319,7 @@ mod tests {
             drop(enter(&uses, limit("alike", nth)));
             drop(enter(&uses, limit(&format!("tenant {nth}"), 1)));
             assert!(compared(&uses, "alike") <= 1);
-            assert!(uses.uses().uses.len() <= FEW_NAMES);
+            assert!(lock(&uses.uses).uses.len() <= FEW_NAMES);
         }
     }
 }

@@ -176,6 +176,7 @@ mod limit;
 mod limit_uses;
 #[cfg(feature = "memory")]
 mod line;
+mod lock;
 #[cfg(feature = "memory")]
 mod lone_bucket;
 mod name_table;

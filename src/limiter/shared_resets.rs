@@ -2,10 +2,11 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use smallvec::SmallVec;
 
+use super::lock::lock;
 use crate::backend::{Adjustment, Answer, BucketId, ResetLog, ResetMark};
 
 /// Knows which tokens a reset through this limiter has forgiven, so that they are not refunded as
@@ -42,11 +43,11 @@ impl SharedResets {
         if !self.is_used.load(Ordering::Acquire) {
             return ResetLog::default().mark();
         }
-        self.log().mark()
+        lock(&self.log).mark()
     }
 
     pub(crate) fn has_forgiven(&self, id: BucketId<'_>, mark: ResetMark) -> bool {
-        self.log().has_forgiven(self.hasher.hash_one(id), mark)
+        lock(&self.log).has_forgiven(self.hasher.hash_one(id), mark)
     }
 
     /// The adjustment without what a reset has forgiven.
@@ -77,11 +78,6 @@ impl SharedResets {
             }),
         }
     }
-
-    fn log(&self) -> MutexGuard<'_, ResetLog> {
-        // Nothing panics while it is locked.
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Records a reset again when it is dropped: the store has answered, or the call was dropped.
@@ -92,7 +88,7 @@ struct PendingReset {
 
 impl PendingReset {
     fn record(&self) {
-        let mut log = self.resets.log();
+        let mut log = lock(&self.resets.log);
         self.resets.is_used.store(true, Ordering::Release);
         self.buckets.iter().for_each(|&bucket| log.record(bucket));
     }

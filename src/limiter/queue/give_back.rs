@@ -18,13 +18,14 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::bucket_set::QueueBucket;
-use super::ledger::{Ledger, lock};
+use super::ledger::Ledger;
 use super::registry::{QueueRegistry, SharedQueue};
 use super::time_slot::{Cost, StoreEvent};
 use crate::algebra::{Bucket, Units, Verdict};
 use crate::backend::{Adjustment, Answer, Applied, BucketId, Change};
 use crate::clock::Timestamp;
 use crate::limiter::detached::DetachOnDrop;
+use crate::limiter::lock::lock;
 
 impl QueueRegistry {
     /// Carries out these adjustments. Returned units grant the first waiter on their buckets if

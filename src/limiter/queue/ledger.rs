@@ -18,7 +18,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -27,6 +27,7 @@ use super::time_slot::{CreationKey, StoreEvent};
 use crate::algebra::Units;
 use crate::backend::BucketId;
 use crate::clock::Timestamp;
+use crate::limiter::lock::lock;
 
 /// The returns to one bucket, and the queues `Q` on it with free slots that the store refused to undo.
 ///
@@ -260,12 +261,6 @@ impl<Q> LedgerMap<Q> {
         // pays for a few steps on average.
         self.sweep = self.ledgers.len().saturating_mul(2).max(MIN_LEDGERS);
     }
-}
-
-/// Locks a mutex, poisoned or not. Nothing that can panic runs while a value is half changed, so a
-/// panic of another thread leaves it consistent.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -13,13 +13,14 @@ use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use super::bucket_set::QueueBucket;
-use super::ledger::{Ledger, Ledgers, lock};
+use super::ledger::{Ledger, Ledgers};
 use super::queue_index::QueueIndex;
 use super::store_clock::later;
 use super::time_slot::StoreEvent;
 use super::wait_queue::{WaitQueue, Wakers};
 use crate::backend::{Backend, BucketId, Key};
 use crate::clock::Timestamp;
+use crate::limiter::lock::lock;
 use crate::limiter::shared_resets::SharedResets;
 
 /// The queues of one limiter, shared by its clones: one for each set of buckets that has a waiter
@@ -61,7 +62,7 @@ impl QueueRegistry {
     /// How many requests of this process wait for a limit with this key, on any shard; how long the
     /// last of them waits; how many have left.
     pub(crate) fn status(&self, limit: &str, key: &Key) -> (usize, Duration, u64) {
-        let (queues, now) = (self.all(), Instant::now());
+        let (queues, now) = (lock(&self.queues).all(), Instant::now());
         let concerned = queues.iter().filter(|queue| {
             queue.buckets.iter().any(|part| part.limit().name() == limit && part.key() == key)
         });
@@ -74,10 +75,6 @@ impl QueueRegistry {
                 (count.saturating_add(waiting), longest.max(wait), left.saturating_add(leavers))
             },
         )
-    }
-
-    fn all(&self) -> Vec<Arc<SharedQueue>> {
-        lock(&self.queues).all()
     }
 
     /// The queues on subsets of these buckets: all of them for up to six buckets, and possibly a
@@ -141,7 +138,8 @@ impl QueueRegistry {
             *known.insert(end)
         };
         self.drained.notify_waiters();
-        for queue in self.all() {
+        let queues = lock(&self.queues).all();
+        for queue in queues {
             queue.with(|waiters, wakers| waiters.drain(end, now, wakers));
             queue.undo_free_slots();
         }

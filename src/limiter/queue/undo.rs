@@ -21,12 +21,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::ledger::lock;
 use super::registry::SharedQueue;
 use super::time_slot::TimeSlot;
 use crate::algebra::{State, Verdict};
 use crate::backend::{Adjustment, Answer, Applied, BackendError};
 use crate::limiter::detached::DetachOnDrop;
+use crate::limiter::lock::lock;
 
 impl SharedQueue {
     /// Undoes the free slots that no process has charged the bucket after, the newest first. Then
