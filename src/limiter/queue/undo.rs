@@ -32,7 +32,7 @@ impl SharedQueue {
     /// Undoes the free slots that no process has charged the bucket after, the newest first. Then
     /// tries the slots of other queues on the same buckets, which may be the next ones.
     pub(super) fn undo_free_slots(self: &Arc<Self>) {
-        if self.undo_own_slots() == UndoResult::Undone {
+        if self.undo_own_slots() {
             self.retry_others();
         }
     }
@@ -56,24 +56,22 @@ impl SharedQueue {
                     }
                     None => continue,
                 }
-                match queue.undo_own_slots() {
-                    UndoResult::Undone => {
-                        let others = queue.ledgers.iter().filter(|one| !Arc::ptr_eq(one, &ledger));
-                        // Its buckets have one charge less as well. This ledger is at hand anyway.
-                        ledgers.extend(others.cloned());
-                    }
-                    UndoResult::Nothing => {}
-                    // Refused: those made before it would be refused too. Asked: the answer goes on
-                    // from here.
-                    UndoResult::Kept | UndoResult::Asked => break,
+                // Refused: those made before it would be refused too. Not answered yet: the answer
+                // goes on from here.
+                if !queue.undo_own_slots() {
+                    break;
                 }
+                let others = queue.ledgers.iter().filter(|one| !Arc::ptr_eq(one, &ledger));
+                // Its buckets have one charge less as well. This ledger is at hand anyway.
+                ledgers.extend(others.cloned());
             }
         }
     }
 
-    /// Undoes free slots of this queue, and registers it to be tried again if some are left.
-    fn undo_own_slots(self: &Arc<Self>) -> UndoResult {
-        let mut result = UndoResult::Nothing;
+    /// Undoes free slots of this queue, and registers it to be tried again if some are left. Returns
+    /// whether the store has undone at least one.
+    fn undo_own_slots(self: &Arc<Self>) -> bool {
+        let mut has_undone = false;
         while let Some(slot) = self.with(|waiters, _| waiters.next_to_undo()) {
             // The slot is out of the queue, and its `undo` allows no other one until this one is
             // recorded. So the queue need not be locked while the store is asked.
@@ -97,11 +95,7 @@ impl SharedQueue {
                 adjustments.push(undo.with_unpaid(taken.unpaid()));
             }
             match self.backend.adjust(&adjustments) {
-                Answer::Ready(answer) => {
-                    if undo.finish(&answer) {
-                        result = UndoResult::Undone;
-                    }
-                }
+                Answer::Ready(answer) => has_undone |= undo.finish(&answer),
                 // No caller waits for this, so the call goes on in a task if the store answers
                 // later, and so does the next slot.
                 Answer::Pending(answer) => {
@@ -113,18 +107,16 @@ impl SharedQueue {
                         queue.undo_free_slots();
                         Ok(())
                     })));
-                    return UndoResult::Asked;
+                    return false;
                 }
             }
         }
-        if self.keep_for_retry() && result == UndoResult::Nothing {
-            result = UndoResult::Kept;
-        }
-        result
+        self.keep_for_retry();
+        has_undone
     }
 
-    /// Notes the newest free slot in the ledgers. Returns whether there is one.
-    fn keep_for_retry(self: &Arc<Self>) -> bool {
+    /// Notes the newest free slot in the ledgers.
+    fn keep_for_retry(self: &Arc<Self>) {
         let (newest, before) = self.with(|waiters, _| {
             let newest = waiters.newest_free();
             (newest, std::mem::replace(&mut waiters.undo.kept_by, newest))
@@ -141,7 +133,6 @@ impl SharedQueue {
                 ledger.keep(newest, self);
             }
         }
-        newest.is_some()
     }
 
     /// Tries the refused slots again, since the buckets have changed.
@@ -162,19 +153,6 @@ impl SharedQueue {
         });
         states.collect()
     }
-}
-
-/// What became of the free slots of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum UndoResult {
-    /// It had none.
-    Nothing,
-    /// The store has undone at least one.
-    Undone,
-    /// The store would undo none of them now.
-    Kept,
-    /// The store was asked and answers later.
-    Asked,
 }
 
 /// A slot that the store is asked to undo.
