@@ -1,7 +1,6 @@
 //! What belongs to names of limits: read without a lock and without an allocation.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
+use std::iter::successors;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// a new name waits for nothing but the store of a pointer. No code of others runs meanwhile.
 #[derive(Debug)]
 pub struct NameTable<T> {
-    hasher: RandomState,
     chains: [Link<T>; CHAINS],
     len: AtomicUsize,
 }
@@ -32,21 +30,18 @@ const CHAINS: usize = 64;
 impl<T> Default for NameTable<T> {
     fn default() -> Self {
         let chains = [const { OnceLock::new() }; CHAINS];
-        Self { hasher: RandomState::new(), chains, len: AtomicUsize::new(0) }
+        Self { chains, len: AtomicUsize::new(0) }
     }
 }
 
 impl<T> NameTable<T> {
     /// The value of a name; `None` if it has none.
     pub fn get(&self, name: &str) -> Option<&T> {
-        let mut link = self.chain(name)?;
-        loop {
-            let named = link.get()?;
-            if *named.name == *name {
-                return Some(&named.value);
-            }
-            link = &named.next;
-        }
+        entries(self.chain(name)).find(|named| *named.name == *name).map(|named| &named.value)
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        self.chains.iter().flat_map(entries).map(|named| &named.value)
     }
 
     /// The value of a name, which gets the one that `make` makes if it has none; `None` if `most`
@@ -66,7 +61,7 @@ impl<T> NameTable<T> {
             return self.get(name);
         }
         let mut new = Box::new(Named { name: name.into(), value, next: OnceLock::new() });
-        let mut link = self.chain(name)?;
+        let mut link = self.chain(name);
         loop {
             // Another thread may have added a name here, and perhaps this one.
             let Err(back) = link.set(new) else {
@@ -81,11 +76,16 @@ impl<T> NameTable<T> {
         }
     }
 
-    fn chain(&self, name: &str) -> Option<&Link<T>> {
-        let chains = u64::try_from(CHAINS).ok()?;
-        let place = self.hasher.hash_one(name).checked_rem(chains)?;
-        self.chains.get(usize::try_from(place).ok()?)
+    fn chain(&self, name: &str) -> &Link<T> {
+        // Clients choose no names, so a sum of the bytes tells them apart well enough.
+        let add = |sum: u8, byte: u8| sum.wrapping_mul(31).wrapping_add(byte);
+        let [first, ..] = &self.chains;
+        self.chains.get(usize::from(name.bytes().fold(0, add)) % CHAINS).unwrap_or(first)
     }
+}
+
+fn entries<T>(chain: &Link<T>) -> impl Iterator<Item = &Named<T>> {
+    successors(chain.get(), |named| named.next.get()).map(|named| &**named)
 }
 
 /// One after the other: a chain that drops its next link from its own destructor would need a frame

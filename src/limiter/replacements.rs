@@ -7,21 +7,23 @@
 //! limit has had is a *version*, and an index says which of them is in force. A limit that returns to
 //! numbers that it has had gets the version of then.
 //!
-//! A decision reads without a lock: the table, the chain of the limit's name, and the index. While
+//! A decision reads without a lock: the table of names, the limits of that name, and the index. While
 //! no limiter of the process has replaced anything, a decision only sees that.
 //!
 //! ```text
-//! table ──> chains, by the name        of: login, 5 per hour
-//!           │ 0 │                      in force: 2 ───────────────┐
-//!           │ 1 │ ──────────────────>  versions: 10 per hour, 20 per hour
-//!           │ … │                      next ──> of: api, 100 per minute
+//! table          of: login, 5 per hour
+//! │ login │ ──>  in force: 2 ───────────────┐
+//! │ api   │      versions: 10 per hour, 20 per hour
+//! │ …     │      next ──> of: login, 100 per hour
 //! ```
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::Limit;
+use super::lock::lock;
+use super::name_table::NameTable;
 
 /// Whether a limiter of this process has replaced numbers.
 ///
@@ -40,18 +42,14 @@ pub(super) fn any() -> bool {
 /// The numbers in force, for all handles of a limiter.
 #[derive(Default)]
 pub(crate) struct Replacements {
-    /// Made by the first replacement.
-    table: OnceLock<Box<ReplacementTable>>,
-    /// How many replacements were made. It is raised after the new numbers are in force, so a layer
-    /// that reads a count, and then the numbers, gets those of that count or newer ones.
-    count: AtomicUsize,
-}
-
-struct ReplacementTable {
-    chains: [ReplacedLink; CHAINS],
+    /// By their names.
+    limits: NameTable<ReplacedLimit>,
     /// The versions that the table keeps. Held while an entry or a version is added, so that both are
     /// added once.
     kept: Mutex<usize>,
+    /// How many replacements were made. It is raised after the new numbers are in force, so a layer
+    /// that reads a count, and then the numbers, gets those of that count or newer ones.
+    count: AtomicUsize,
 }
 
 /// A limit whose numbers were replaced.
@@ -62,17 +60,12 @@ struct ReplacedLimit {
     /// What it has been replaced by, in chunks that double in size. So an index finds its place in a
     /// few steps, and nothing moves when another version is added.
     versions: [OnceLock<Box<[VersionSlot]>>; CHUNKS],
-    next: ReplacedLink,
+    /// Another limit of the same name.
+    next: OnceLock<Box<Self>>,
 }
-
-/// A place for an entry.
-type ReplacedLink = OnceLock<Box<ReplacedLimit>>;
 
 /// A place for a version.
 type VersionSlot = OnceLock<Arc<Limit>>;
-
-/// Few limiters have more limits in their configuration.
-const CHAINS: usize = 64;
 
 /// Chunks of 1, 2, 4, .. versions: enough for [`MAX_VERSIONS`].
 const CHUNKS: usize = 17;
@@ -104,7 +97,7 @@ impl Replacements {
     #[cold]
     #[inline(never)]
     fn find(&self, limit: &Limit) -> Option<&Arc<Limit>> {
-        self.table.get()?.get(limit)
+        self.existing(limit)?.current()
     }
 
     /// A limit with the numbers in force. If it has the place of another one, as in a call that starts
@@ -117,10 +110,9 @@ impl Replacements {
     #[cold]
     #[inline(never)]
     fn find_current<'l>(&'l self, limit: &'l Limit) -> &'l Limit {
-        let Some(table) = self.table.get() else { return limit };
         // A copy of a version is a limit of its own, like any that a program makes.
-        let replaced = limit.is_version().then(|| table.replaced_by(limit)).flatten();
-        let current = replaced.map_or_else(|| table.get(limit), ReplacedLimit::current);
+        let replaced = limit.is_version().then(|| self.replaced_by(limit)).flatten();
+        let current = replaced.map_or_else(|| self.find(limit), ReplacedLimit::current);
         match (current, replaced) {
             (Some(current), _) => current,
             (None, Some(entry)) => &entry.of,
@@ -130,29 +122,20 @@ impl Replacements {
 
     /// All numbers that a limit has had, if they were ever replaced.
     pub(super) fn versions(&self, of: &Limit) -> impl Iterator<Item = &Limit> {
-        let entry = self.table.get().and_then(|table| table.existing(of));
-        entry.into_iter().flat_map(ReplacedLimit::all)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.table.get().is_none()
+        self.existing(of).into_iter().flat_map(ReplacedLimit::all)
     }
 
     /// Puts `new` in the place of `of`, and returns what was in force before; `None` if the limiter
     /// keeps as many versions as it can.
     pub(super) fn replace(&self, of: &Limit, new: Limit) -> Option<Limit> {
         let is_own = new == *of;
-        if is_own && self.is_empty() {
-            return Some(of.clone());
-        }
-        let table = self.table.get_or_init(|| Box::new(ReplacementTable::new()));
-        let mut kept = table.kept();
+        let mut kept = lock(&self.kept);
         // An entry stays, so one is added only for other numbers, and only if these can be kept.
-        let entry = match table.existing(of) {
+        let entry = match self.existing(of) {
             Some(entry) => entry,
             None if is_own => return Some(of.clone()),
             None if *kept >= MAX_VERSIONS => return None,
-            None => table.entry(of),
+            None => self.entry(of)?,
         };
         let before = entry.current().map_or_else(|| of.clone(), |before| Limit::clone(before));
         let index = if is_own { 0 } else { entry.version(new, &mut kept)? };
@@ -162,62 +145,34 @@ impl Replacements {
         ANY.store(true, Ordering::Relaxed);
         Some(before)
     }
-}
-
-impl ReplacementTable {
-    fn new() -> Self {
-        Self { chains: [const { OnceLock::new() }; CHAINS], kept: Mutex::new(0) }
-    }
-
-    fn get(&self, limit: &Limit) -> Option<&Arc<Limit>> {
-        self.existing(limit)?.current()
-    }
 
     /// The entry that has this very limit among its versions.
     ///
     /// Its numbers may be those of another plan, but it is not that plan. So it is found by its place,
     /// which takes a look at each version. Only calls that start again get here.
     fn replaced_by(&self, version: &Limit) -> Option<&ReplacedLimit> {
-        let mut entries = entries(self.chain(version));
-        entries.find(|entry| entry.all().any(|known| std::ptr::eq(known, version)))
+        self.of_name(version).find(|entry| entry.all().any(|known| std::ptr::eq(known, version)))
     }
 
     /// The entry of a limit, if there is one.
     fn existing(&self, of: &Limit) -> Option<&ReplacedLimit> {
-        entries(self.chain(of)).find(|entry| entry.is_of(of))
+        self.of_name(of).find(|entry| entry.is_of(of))
+    }
+
+    /// The entries of a name.
+    fn of_name(&self, limit: &Limit) -> impl Iterator<Item = &ReplacedLimit> {
+        self.limits.get(limit.name()).into_iter().flat_map(ReplacedLimit::and_next)
     }
 
     /// The entry of a limit, which is added if there is none. The caller holds the lock.
-    fn entry(&self, of: &Limit) -> &ReplacedLimit {
-        let mut link = self.chain(of);
-        loop {
-            let entry = link.get_or_init(|| Box::new(ReplacedLimit::new(of)));
-            if entry.is_of(of) {
-                return entry;
-            }
-            link = &entry.next;
+    fn entry(&self, of: &Limit) -> Option<&ReplacedLimit> {
+        let new = || ReplacedLimit::new(of);
+        let mut entry = self.limits.get_or_add(of.name(), MAX_VERSIONS, new)?;
+        while !entry.is_of(of) {
+            entry = entry.next.get_or_init(|| Box::new(new()));
         }
+        Some(entry)
     }
-
-    /// The chain of a limit, by its name.
-    fn chain(&self, limit: &Limit) -> &ReplacedLink {
-        // Clients choose no names, so a sum of the bytes tells them apart well enough.
-        let add = |sum: u8, byte: u8| sum.wrapping_mul(31).wrapping_add(byte);
-        let sum = limit.name().bytes().fold(0, add);
-        let [first, ..] = &self.chains;
-        self.chains.get(usize::from(sum) % CHAINS).unwrap_or(first)
-    }
-
-    fn kept(&self) -> MutexGuard<'_, usize> {
-        // A poisoned lock is harmless: an entry or a version is there or is not.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The entries of a chain.
-fn entries(chain: &ReplacedLink) -> impl Iterator<Item = &ReplacedLimit> {
-    let all = std::iter::successors(chain.get(), |entry| entry.next.get());
-    all.map(|entry| &**entry)
 }
 
 impl ReplacedLimit {
@@ -228,6 +183,10 @@ impl ReplacedLimit {
             versions: [const { OnceLock::new() }; CHUNKS],
             next: OnceLock::new(),
         }
+    }
+
+    fn and_next(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |entry| entry.next.get().map(|next| &**next))
     }
 
     /// Limits of one name and quota that say different things about outages are different here: each
@@ -291,8 +250,7 @@ fn place(index: usize) -> Option<(usize, usize)> {
 impl fmt::Debug for Replacements {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
-        let chains = self.table.get().into_iter().flat_map(|table| &table.chains);
-        for entry in chains.flat_map(entries) {
+        for entry in self.limits.values().flat_map(ReplacedLimit::and_next) {
             if let Some(current) = entry.current() {
                 map.entry(&entry.of.name(), &format_args!("{}", current.quota()));
             }
@@ -312,10 +270,6 @@ mod tests {
 
     fn in_force(replacements: &Replacements, of: &Limit) -> Limit {
         replacements.get(of).map_or_else(|| of.clone(), |limit| Limit::clone(limit))
-    }
-
-    fn table_of(replacements: &Replacements) -> &ReplacementTable {
-        replacements.table.get().unwrap()
     }
 
     #[test]
@@ -354,7 +308,7 @@ mod tests {
                 assert_eq!(in_force(&replacements, &api), limit("api", rate));
             }
         }
-        assert_eq!(*replacements.table.get().unwrap().kept(), 2);
+        assert_eq!(*lock(&replacements.kept), 2);
     }
 
     /// A controller may set the numbers of each tenant again and again, though few differ.
@@ -362,12 +316,12 @@ mod tests {
     fn a_limit_whose_numbers_stay_takes_no_place() {
         let (replacements, api) = (Replacements::default(), limit("api", 1));
         assert_eq!(replacements.replace(&api, limit("api", 1)).unwrap(), api);
-        assert!(replacements.is_empty());
+        assert_eq!(replacements.limits.values().count(), 0);
         replacements.replace(&api, limit("api", 2)).unwrap();
         replacements.replace(&limit("other", 1), limit("other", 1)).unwrap();
-        *table_of(&replacements).kept() = MAX_VERSIONS;
+        *lock(&replacements.kept) = MAX_VERSIONS;
         assert!(replacements.replace(&limit("third", 1), limit("third", 2)).is_none());
-        let has_entry = |name| table_of(&replacements).existing(&limit(name, 1)).is_some();
+        let has_entry = |name| replacements.existing(&limit(name, 1)).is_some();
         assert_eq!(["api", "other", "third"].map(has_entry), [true, false, false]);
     }
 
@@ -377,7 +331,7 @@ mod tests {
         // Entries are counted together: half of the versions belong to another limit.
         let other = limit("other", 1);
         replacements.replace(&other, limit("other", 2)).unwrap();
-        *replacements.table.get().unwrap().kept() = MAX_VERSIONS - 10;
+        *lock(&replacements.kept) = MAX_VERSIONS - 10;
         for rate in 2..12 {
             replacements.replace(&api, limit("api", rate)).unwrap();
         }
