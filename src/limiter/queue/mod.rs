@@ -38,7 +38,7 @@
 //! |---|---|
 //! | the store was asked | The call goes on in a task, and gives up the slot when the answer comes. |
 //! | held, waiting | All waiters behind it of the same cost move forward by one slot. The last slot of that cost is then free. |
-//! | granted by a slot | The slot is free. No waiter can use it, as its instant has passed; the store may still undo it. |
+//! | granted by a slot, or of tokens that were there at once | The slot is free. No waiter can use it, as its instant has passed; the store may still undo it. |
 //! | granted by returned units | The units go to the next waiter that they cover, or else to the store. |
 //! | kept, used, drained | Nothing: no slot is left to give up. |
 //!
