@@ -41,7 +41,7 @@ pin_project! {
 
 pin_project! {
     #[project = ResponseStateProjection]
-    enum ResponseState<S, B>
+    pub(super) enum ResponseState<S, B>
     where
         S: Service<Request<B>>,
     {
@@ -70,25 +70,8 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(super) const fn rejected(response: Response<RefusalText>) -> Self {
-        Self { state: ResponseState::Rejected { response: Some(response) } }
-    }
-
-    pub(super) const fn running(future: S::Future, on_response: OnResponse) -> Self {
-        Self { state: ResponseState::Running { future, on_response } }
-    }
-
-    /// `service` has to be a clone that is not ready: a ready one may hold a resource while the
-    /// request waits.
-    pub(super) fn deciding(pending: PendingAction, held: Box<HeldRequest<S, B>>) -> Self {
-        Self { state: ResponseState::Deciding { pending, held: Some(held) } }
-    }
-
-    pub(super) fn queued(waiting: PendingTurn, held: Box<HeldRequest<S, B>>) -> Self
-    where
-        S: Clone,
-    {
-        Self { state: ResponseState::queued(waiting, held) }
+    pub(super) const fn new(state: ResponseState<S, B>) -> Self {
+        Self { state }
     }
 }
 
@@ -202,7 +185,7 @@ impl<S, B> ResponseState<S, B>
 where
     S: Service<Request<B>>,
 {
-    fn queued(waiting: PendingTurn, mut held: Box<HeldRequest<S, B>>) -> Self
+    pub(super) fn queued(waiting: PendingTurn, mut held: Box<HeldRequest<S, B>>) -> Self
     where
         S: Clone,
     {

@@ -11,7 +11,7 @@ use super::body::{RefusalText, ResponseBody};
 use super::decide::Action;
 #[cfg(not(feature = "memory"))]
 use super::decide::decide;
-use super::future::{HeldRequest, ResponseFuture};
+use super::future::{HeldRequest, ResponseFuture, ResponseState};
 #[cfg(feature = "memory")]
 use super::lone::decide_lone as decide;
 use super::on_response::OnResponse;
@@ -68,14 +68,21 @@ where
         let on_response = match decide(&self.plan, &Head::new(&request)) {
             Action::Run(on_response) => on_response,
             Action::Reject(response) => return self.reject(request, response),
-            Action::Queue(turn) => return ResponseFuture::queued(turn, self.hold(request)),
-            Action::Pending(action) => return ResponseFuture::deciding(action, self.hold(request)),
+            Action::Queue(waiting) => {
+                let held = self.hold(request);
+                return ResponseFuture::new(ResponseState::queued(waiting, held));
+            }
+            Action::Pending(pending) => {
+                let held = Some(self.hold(request));
+                return ResponseFuture::new(ResponseState::Deciding { pending, held });
+            }
         };
         let request = match &on_response {
             OnResponse::Tasks(_) => exposed(request, &on_response),
             _ => request,
         };
-        ResponseFuture::running(self.inner.call(request), on_response)
+        let future = self.inner.call(request);
+        ResponseFuture::new(ResponseState::Running { future, on_response })
     }
 }
 
@@ -91,9 +98,13 @@ impl<S: Clone> RateLimit<S> {
     where
         S: Service<Request<B>>,
     {
-        self.release();
+        // Drops the service that `poll_ready` readied, and with it what that has reserved: the request
+        // does not use it, and no other one may follow. One without a destructor gives nothing back.
+        if mem::needs_drop::<S>() {
+            self.inner = self.inner.clone();
+        }
         read_on(&self.plan, request);
-        ResponseFuture::rejected(response)
+        ResponseFuture::new(ResponseState::Rejected { response: Some(response) })
     }
 
     /// Holds a request that runs later, if at all, with the service that was readied for it.
@@ -105,16 +116,6 @@ impl<S: Clone> RateLimit<S> {
         let clone = self.inner.clone();
         let service = mem::replace(&mut self.inner, clone);
         Box::new(HeldRequest { service, request, plan: Arc::clone(&self.plan) })
-    }
-
-    /// Drops the service that `poll_ready` readied, and with it what that has reserved: the request
-    /// does not use it, and no other one may follow.
-    #[inline]
-    fn release(&mut self) {
-        // A service without a destructor gives nothing back when it is dropped.
-        if mem::needs_drop::<S>() {
-            self.inner = self.inner.clone();
-        }
     }
 }
 
