@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use tollgate_testing::cases::times;
+
 use super::one::SingleBucket;
 use super::{Dice, START, Server, on};
 use tollgate::Quota;
@@ -47,8 +49,8 @@ impl QuotaNumbers {
 async fn two_deployments_with_different_quotas_mint_no_tokens() {
     let server = Server::start();
     let clock = ManualClock::new(START);
-    let mut admitted = 0;
-    for seed in 0..40 {
+    let (mut admitted, fights) = (0, times(40, 10));
+    for seed in 0..fights {
         let mut dice = Dice(seed);
         let numbers = [QuotaNumbers::random(&mut dice), QuotaNumbers::random(&mut dice)];
         clock.set(START);
@@ -88,7 +90,7 @@ async fn two_deployments_with_different_quotas_mint_no_tokens() {
         let stored = server.command(&["STRLEN", &format!("{prefix}:one:alice")]);
         assert!([0, 48].contains(&stored.int()), "{stored:?}");
     }
-    assert!(admitted > 1_000, "{admitted}");
+    assert!(admitted > 25 * fights, "{admitted}");
 }
 
 /// One deployment counts what the other has admitted, so switching to and fro gives no client a
@@ -110,7 +112,7 @@ async fn deployments_that_take_turns_admit_as_much_as_the_larger_quota() {
             SingleBucket::connect(on(&server, &clock), &large).await,
         ];
         let mut admitted = [0, 0];
-        for turn in 0..2_000 {
+        for turn in 0..400 {
             admitted[turn % 2] += u64::from(deployments[turn % 2].take(1).await.0);
         }
         assert_eq!(admitted.iter().sum::<u64>(), 100, "{small} and {large}");
