@@ -295,7 +295,7 @@ impl Template {
         let made = initdb.args(INITDB).arg("-D").arg(&data).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let mut alone = command("postgres", account, &directory);
-        alone.args(["--single", "-D"]).arg(&data).arg("postgres").stdin(Stdio::piped());
+        alone.args(["--single", "-F", "-D"]).arg(&data).arg("postgres").stdin(Stdio::piped());
         let mut alone = alone.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         alone.stdin.take().unwrap().write_all(ONE_DATABASE).unwrap();
         let made = alone.wait_with_output().unwrap();
