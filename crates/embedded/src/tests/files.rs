@@ -259,18 +259,20 @@ async fn a_file_that_is_too_large_for_its_buckets_is_compacted_when_it_is_opened
     let long = "x".repeat(150);
     flood(&limiter, &LOGIN, (0..40_000_u64).map(|key| (key, &*long))).await;
     store.flush().await.unwrap();
-    let before = fs::metadata(&path).unwrap().len();
     clock.advance(DAY);
-    for nth in 0..8 {
-        flood(&limiter, &LOGIN, nth * 10_000..(nth + 1) * 10_000).await;
+    // How many decisions share a commit depends on the machine, and so does what a sweep leaves: less
+    // each time in the end.
+    for keys in [10_000; 8].into_iter().chain([1_000; 16]) {
+        flood(&limiter, &LOGIN, 0..keys).await;
         store.flush().await.unwrap();
         clock.advance(DAY);
     }
     drop((limiter, store));
+    let before = fs::metadata(&path).unwrap().len();
     drop(open());
     let after = fs::metadata(&path).unwrap().len();
-    // How many decisions share a commit depends on the machine, and so does what a sweep leaves.
-    assert!(before > 6 << 20 && after < before / 4 * 3, "{before} and {after} bytes");
+    // The file frees some pages of its own accord.
+    assert!(before > 1 << 20 && after < before / 2, "{before} and {after} bytes");
 }
 
 /// A caller that leaves before its call is decided takes nothing; one that leaves later has taken
