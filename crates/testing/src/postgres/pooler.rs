@@ -3,11 +3,11 @@
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::server::{Server, watch};
+use super::server::{Guard, Server, watch};
 
 /// A pooler that gives each transaction one of two connections to the server.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Pooler {
     port: u16,
     child: Child,
     /// Closed by the end of this process.
-    _guard: ChildStdin,
+    guard: Guard,
 }
 
 impl Pooler {
@@ -49,7 +49,7 @@ impl Pooler {
             assert!(begun.elapsed() < Duration::from_secs(20), "pgbouncer has not started");
             sleep(Duration::from_millis(5));
         }
-        Self { port, child, _guard: guard }
+        Self { port, child, guard }
     }
 
     /// The port of 127.0.0.1 on which it listens.
@@ -62,5 +62,6 @@ impl Drop for Pooler {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+        self.guard.has_ended();
     }
 }

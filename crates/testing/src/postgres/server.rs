@@ -18,11 +18,15 @@ use crate::clock::ServerClock;
 
 /// Waits until its input is closed, which is when the server is dropped or the test binary has ended in
 /// whatever way. Then stops the server by its id, a frozen one too, and removes its directory.
+///
+/// A line says that the server has ended: another process may have its id by then.
 const GUARD: &str = r#"
+if ! read -r ended; then
+    kill -s QUIT "$1"
+    kill -s CONT "$1"
+    while kill -s 0 "$1"; do sleep 0.02; done
+fi
 cat >/dev/null
-kill -s QUIT "$1"
-kill -s CONT "$1"
-while kill -s 0 "$1" 2>/dev/null; do sleep 0.02; done
 [ -z "$2" ] || rm -rf "$2"
 "#;
 
@@ -40,9 +44,7 @@ pub struct Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let running = self.running.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-        running.guards.clear();
-        // The guard waits until nothing is left of it.
-        drop(running.child.wait());
+        running.end(&["QUIT", "CONT"]);
     }
 }
 
@@ -52,7 +54,19 @@ struct Running {
     child: Child,
     /// Closed by the end of this process. A guard removes the directory, so that of a process that
     /// was restarted stays as well.
-    guards: Vec<ChildStdin>,
+    guards: Vec<Guard>,
+}
+
+impl Running {
+    /// Ends the server by these signals, and waits until it is gone.
+    fn end(&mut self, signals: &[&str]) {
+        if let Ok(None) = self.child.try_wait() {
+            let pid = self.child.id().to_string();
+            signals.iter().for_each(|signal| send(signal, &pid));
+        }
+        drop(self.child.wait());
+        self.guards.iter_mut().for_each(Guard::has_ended);
+    }
 }
 
 impl Server {
@@ -158,18 +172,12 @@ impl Server {
 
     /// Shuts the server down at once, as a crash does, and waits until it is gone.
     pub fn crash(&self) {
-        self.end("QUIT");
+        self.running.lock().unwrap().end(&["QUIT"]);
     }
 
     /// Shuts the server down in order, and waits until it is gone.
     pub fn shut_down(&self) {
-        self.end("INT");
-    }
-
-    fn end(&self, signal: &str) {
-        let child = &mut self.running.lock().unwrap().child;
-        send(signal, &child.id().to_string());
-        child.wait().unwrap();
+        self.running.lock().unwrap().end(&["INT"]);
     }
 
     /// Starts the server again, on the same port and with its data.
@@ -274,7 +282,7 @@ impl Server {
 struct Template {
     data: PathBuf,
     /// Closed by the end of this process.
-    _guard: ChildStdin,
+    _guard: Guard,
 }
 
 impl Template {
@@ -289,7 +297,8 @@ impl Template {
         let account = Account::choose();
         let directory = new_directory(account);
         // There is no process to stop.
-        let guard = guard("", &directory);
+        let mut guard = watch(0, &directory);
+        guard.has_ended();
         let data = directory.join("data");
         let mut initdb = command("initdb", account, &directory);
         let made = initdb.args(INITDB).arg("-D").arg(&data).output().unwrap();
@@ -386,16 +395,23 @@ fn launch(
     Err(fs::read_to_string(&log).unwrap_or_default())
 }
 
-/// Stops a server when this process ends.
-pub(super) fn watch(pid: u32, directory: &Path) -> ChildStdin {
-    guard(&pid.to_string(), directory)
+/// What [watches](watch) a server: a process with its input.
+#[derive(Debug)]
+pub(super) struct Guard(ChildStdin);
+
+impl Guard {
+    /// Says that the server has ended.
+    pub(super) fn has_ended(&mut self) {
+        drop(self.0.write_all(b"ended\n"));
+    }
 }
 
-fn guard(pid: &str, directory: &Path) -> ChildStdin {
+/// Stops a server when this process ends, and removes its directory, if it has one.
+pub(super) fn watch(pid: u32, directory: &Path) -> Guard {
     let mut command = Command::new("sh");
-    command.args(["-c", GUARD, "guard", pid]).arg(directory);
+    command.args(["-c", GUARD, "guard", &pid.to_string()]).arg(directory);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     // A signal that interrupts the tests does not interrupt the guard.
     let command = std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    command.spawn().unwrap().stdin.take().unwrap()
+    Guard(command.spawn().unwrap().stdin.take().unwrap())
 }
