@@ -49,7 +49,7 @@ const MAX_FREE: usize = 1_000;
 pub(super) struct WaitQueue {
     /// By the slots that they have reserved.
     waiters: BTreeMap<SlotKey, Waiter>,
-    /// Whoever has them.
+    /// All slots, whether a waiter has them or they are free.
     slots: BTreeMap<SlotKey, TimeSlot>,
     /// The same slots in the order in which they were reserved.
     made: BTreeSet<CreationKey>,
