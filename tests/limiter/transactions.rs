@@ -17,7 +17,7 @@ use tollgate::backend::{BucketId, Memory};
 use tollgate::clock::{Clock, ManualClock, TokioClock};
 use tollgate::limiter::{LimitCall, Permit, Ready, Reservation, Snapshot};
 use tollgate::{HOUR, Key, Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND, Timestamp};
-use tollgate_testing::cases::seeds;
+use tollgate_testing::cases::{seeds, times};
 use tollgate_testing::dice::Dice;
 use tollgate_testing::queue::{Late, ms, paused, settled, tokens};
 use tollgate_testing::shared::Shared;
@@ -931,7 +931,7 @@ fn exactly_what_fits_into_all_is_admitted_whatever_the_order_of_naming() {
     static A: Limit = Limit::new("a", Quota::token_bucket(1_000, HOUR));
     static B: Limit = Limit::new("b", Quota::fixed_window(1_350, HOUR));
     static C: Limit = Limit::new("c", Quota::token_bucket(5_000, HOUR).shards(5));
-    for _ in 0..5 {
+    for _ in 0..times(5, 2) {
         let (_, limiter) = store(Memory::new(), &ManualClock::new(START));
         let admitted = hammer(|thread| {
             let mut admitted = 0;

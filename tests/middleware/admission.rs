@@ -20,6 +20,7 @@ use tollgate::{
     HOUR, Limit, MINUTE, OnFailure, Quota, RateLimitExt, RateLimitLayer, RateLimited, RateLimiter,
     Rule, SECOND, Snapshot,
 };
+use tollgate_testing::cases::times;
 use tollgate_testing::dice::Dice;
 use tollgate_testing::queue::{Late, paused, settled, tokens};
 use tollgate_testing::web::Reply;
@@ -361,7 +362,7 @@ fn a_layer_and_a_task_that_settle_at_the_same_time_settle_once() {
             costing(30)
         }
     });
-    for round in 0..2_000 {
+    for round in 0..times(2_000, 500) {
         let mut call = pin!(app.clone().oneshot(request()));
         let mut context = Context::from_waker(Waker::noop());
         assert!(call.as_mut().poll(&mut context).is_pending());

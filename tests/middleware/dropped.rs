@@ -19,6 +19,7 @@ use tollgate::clock::ManualClock;
 use tollgate::key::header;
 use tollgate::middleware::{ActualCost, Admission, Meter, MissingKey};
 use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND};
+use tollgate_testing::cases::times;
 use tollgate_testing::dice::Dice;
 use tollgate_testing::queue::{Late, ms, paused, settled, tokens};
 use tollgate_testing::web::Reply;
@@ -666,7 +667,7 @@ fn requests_that_disconnect_at_the_same_time_are_settled_once() {
         let limiter = here();
         let layer = limiter.layer(&TOKENS).cost(100).settle().expose();
         let layer = if is_refunding { layer.refund_dropped() } else { layer };
-        for round in 0..1_000_u64 {
+        for round in 0..times(1_000, 250) {
             let running = Running::start(&layer);
             let (one, other) = (running.meter(), running.meter());
             let admission = running.extensions.get::<Admission>().cloned().unwrap();

@@ -16,6 +16,7 @@ use tollgate::key::{ClientIp, KeyExtractor, global, header};
 use tollgate::middleware::{MissingKey, Queue, RateLimit, ResponseBody, ResponseFuture};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimitExt, RateLimiter, Rule, SECOND};
 use tollgate_testing::attack::{Guest, Http2, Watched, address};
+use tollgate_testing::cases::times;
 use tollgate_testing::dice::Dice;
 use tollgate_testing::queue::{Late, Recorder, ms, paused, settled};
 use tollgate_testing::{START, at_once, limiter};
@@ -249,7 +250,7 @@ async fn each_key_of_several_rules_counts() {
 async fn the_waiters_of_each_key_are_counted_exactly() {
     const KEYS: [&str; 5] = ["a", "b", "c", "d", "e"];
     let mut refused = BTreeMap::<u16, u32>::new();
-    for seed in 0..40 {
+    for seed in 0..times(40, 20) {
         let mut dice = Dice(seed);
         let most = (seed % 2 == 0).then_some(9);
         let queue = Queue::new(HOUR).max_waiters(20);

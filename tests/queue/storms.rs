@@ -131,7 +131,7 @@ async fn client(limiter: RateLimiter, limit: Limit, mut dice: Dice, record: Reco
 }
 
 fn storm(is_lazy: bool) {
-    for seed in 0..2 {
+    for seed in 0..times(2, 1) {
         for quota in [
             Quota::token_bucket(20_000, SECOND).capacity(0),
             Quota::token_bucket(20_000, SECOND).capacity(60),

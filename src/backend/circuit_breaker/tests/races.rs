@@ -3,17 +3,19 @@
 use std::sync::Barrier;
 use std::thread;
 
+use tollgate_testing::cases::times;
+
 use super::*;
 
-/// Eight threads ask at the instant at which the pause is over, in 300 rounds. Each is one probe of
-/// the store, since none of the probes is answered before all threads have asked.
+/// Eight threads ask at the instant at which the pause is over, in CI in 300 rounds. Each is one
+/// probe of the store, since none of the probes is answered before all threads have asked.
 #[test]
 fn of_many_threads_exactly_one_is_the_probe() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let case = Case::new(|_| Fault::Fail);
     runtime.block_on(case.open());
     let (mut pause, threads) = (PAUSE, 8);
-    for _ in 0..300 {
+    for _ in 0..times(300, 60) {
         case.store.set(Fault::FailLate);
         case.clock.advance(pause);
         pause = (2 * pause).min(10 * PAUSE);
