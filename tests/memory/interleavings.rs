@@ -12,44 +12,31 @@ use tollgate::algebra::Verdict;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Change, Charge, Memory};
 use tollgate::clock::ManualClock;
 use tollgate::{HOUR, Limit, Quota, RateLimiter};
+use tollgate_testing::cases::times;
+use tollgate_testing::dice::Dice;
 use tollgate_testing::{START, at_once, is_admitted, limiter, store};
-
-const SEEDS: u64 = 40;
 
 static A: Limit = Limit::new("a", Quota::token_bucket(500, HOUR));
 static B: Limit = Limit::new("b", Quota::token_bucket(700, HOUR));
 
-/// SplitMix64: the same numbers in every run.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
-
-    /// Yields, spins for a while, or does nothing.
-    fn pause(&mut self) {
-        match self.below(4) {
-            0 => thread::yield_now(),
-            1 => (0..self.below(200)).for_each(|_| std::hint::spin_loop()),
-            _ => {}
-        }
+/// Yields, spins for a while, or does nothing.
+fn pause(dice: &mut Dice) {
+    match dice.below(4) {
+        0 => thread::yield_now(),
+        1 => (0..dice.below(200)).for_each(|_| std::hint::spin_loop()),
+        _ => {}
     }
 }
 
 /// Runs `work` in this many threads, which start together, and returns what each of them returned.
-fn together<T: Send>(threads: u64, seed: u64, work: impl Fn(u64, Chance) -> T + Sync) -> Vec<T> {
+fn together<T: Send>(threads: u64, seed: u64, work: impl Fn(u64, Dice) -> T + Sync) -> Vec<T> {
     let start = Barrier::new(usize::try_from(threads).unwrap());
     thread::scope(|scope| {
         let run = |thread| {
             let (start, work) = (&start, &work);
             scope.spawn(move || {
                 start.wait();
-                work(thread, Chance(seed * threads + thread))
+                work(thread, Dice(seed * threads + thread))
             })
         };
         let running: Vec<_> = (0..threads).map(run).collect();
@@ -63,14 +50,14 @@ fn left(limiter: &RateLimiter, limit: &Limit, key: u64) -> u64 {
 
 #[test]
 fn two_transactions_in_opposite_orders_take_all_or_nothing() {
-    for seed in 0..SEEDS {
+    for seed in 0..times(40, 12) {
         // There are hundreds of locks, so the two buckets are mostly under different ones.
         let limiter = limiter(&ManualClock::new(START));
-        let admitted: u64 = together(4, seed, |thread, mut chance| {
+        let admitted: u64 = together(4, seed, |thread, mut dice| {
             let (first, second) = if thread % 2 == 0 { (&A, &B) } else { (&B, &A) };
             let mut admitted = 0;
             for _ in 0..200 {
-                chance.pause();
+                pause(&mut dice);
                 let both = limiter.limit(first).key(1_u64).and(second).key(1_u64);
                 match at_once(both) {
                     Ok(permit) => {
@@ -98,7 +85,7 @@ fn two_transactions_in_opposite_orders_take_all_or_nothing() {
 fn a_transaction_keeps_its_buckets_while_others_are_evicted_beside_them() {
     static SMALL: Limit = Limit::new("small", Quota::token_bucket(1_000, HOUR));
     // All buckets under one lock; and two locks, with what a transaction names under one or both.
-    for (max_keys, seeds) in [(4, SEEDS), (4_096, 4)] {
+    for (max_keys, seeds) in [(4, times(40, 12)), (4_096, times(4, 1))] {
         for seed in 0..seeds {
             let memory = Memory::new().max_keys(max_keys);
             let (memory, limiter) = store(memory, &ManualClock::new(START));
@@ -112,10 +99,10 @@ fn a_transaction_keeps_its_buckets_while_others_are_evicted_beside_them() {
             assert!(is_admitted(first));
             // The store is full: from here on nearly every newcomer evicts another.
             (0..2 * u64::try_from(max_keys).unwrap()).for_each(|round| newcomer(9, round));
-            let taken: u64 = together(4, seed, |thread, mut chance| {
+            let taken: u64 = together(4, seed, |thread, mut dice| {
                 let mut taken = 0;
                 for round in 0..100 {
-                    chance.pause();
+                    pause(&mut dice);
                     if thread < 2 {
                         let both = limiter.limit(&A).key(1_u64).and(&B).key(1_u64);
                         taken += u64::from(is_admitted(both));
@@ -141,7 +128,7 @@ fn a_transaction_keeps_its_buckets_while_others_are_evicted_beside_them() {
 fn a_settlement_and_a_drop_on_one_bucket_add_up() {
     static LLM: Limit = Limit::new("llm", Quota::token_bucket(10_000, HOUR).max_reserved(150_000));
     let (mut undone, mut spent) = (0, 0);
-    for seed in 0..SEEDS {
+    for seed in 0..times(40, 12) {
         let store = Arc::new(Undoing {
             memory: Memory::new().clock(ManualClock::new(START)),
             undone: AtomicI64::new(0),
@@ -153,10 +140,10 @@ fn a_settlement_and_a_drop_on_one_bucket_add_up() {
             let permit = at_once(limiter.limit(&LLM).cost(500)).expect("there is enough");
             permits.lock().unwrap().push(permit);
         }
-        let reserved: i64 = together(4, seed, |thread, mut chance| {
+        let reserved: i64 = together(4, seed, |thread, mut dice| {
             let mut reserved = 0;
             for _ in 0..10 {
-                chance.pause();
+                pause(&mut dice);
                 if thread < 2 {
                     let permit = permits.lock().unwrap().pop().unwrap();
                     let _ = at_once(permit.settle(200)).unwrap();
@@ -166,7 +153,7 @@ fn a_settlement_and_a_drop_on_one_bucket_add_up() {
                 let call = limiter.limit(&LLM).cost(7_000).reserve();
                 let reservation = at_once(call).expect("`max_reserved` allows the debt");
                 assert!(!reservation.wait().is_zero(), "there are at most 6,000");
-                chance.pause();
+                pause(&mut dice);
                 drop(reservation);
                 reserved += 7_000;
             }

@@ -8,6 +8,7 @@ use tollgate::algebra::{Verdict, calculate};
 use tollgate::{Quota, Timestamp};
 
 use tollgate_testing::START;
+use tollgate_testing::dice::Dice;
 
 /// The other side allows so many requests in any so much time.
 const ALLOWED: usize = 100;
@@ -74,14 +75,8 @@ fn each_limit_of_the_guide_lets_run_what_the_table_says() {
 /// How many of the requests are refused by a side that allows 100 in any 10 seconds, as the way of
 /// each takes between nothing and 300 ms.
 fn refused(quota: &str, seed: u64) -> usize {
-    let mut dice = seed;
-    let mut way = || {
-        // SplitMix64.
-        dice = dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (dice ^ (dice >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Duration::from_micros((z ^ (z >> 31)) % 300_000)
-    };
+    let mut dice = Dice(seed);
+    let mut way = || dice.time(Duration::from_millis(300));
     let runs = runs(quota.parse().unwrap(), WINDOW * 12);
     let mut arrivals: Vec<_> = runs.into_iter().map(|sent| sent + way()).collect();
     arrivals.sort_unstable();
