@@ -11,6 +11,7 @@ use tollgate::clock::Timestamp;
 use tollgate::{Quota, SECOND};
 use tollgate_conformance::history::START;
 use tollgate_conformance::history::{Step, TestAdjustment, TestBucket, TestCharge};
+use tollgate_testing::cases::times;
 
 /// A token each second.
 const QUOTA: Quota = Quota::token_bucket(10, SECOND.saturating_mul(10));
@@ -224,7 +225,7 @@ async fn only_rows_that_one_transaction_holds_are_told_as_locked() {
     other.run("BEGIN").await.unwrap();
     other.decide(&Batch::new(&[take(2, 1), take(3, 1)])).await.unwrap();
     let sick = database.schema.statements("SELECT tollgate.sick($1, 1000, $2)");
-    for patience in [100_i32, 300].repeat(4) {
+    for patience in [100_i32, 300].repeat(usize::try_from(times(4, 1)).unwrap()) {
         let names = [&*hot, &*held, &*new, &*none];
         let told = database.client.query_one(&sick, &[&&names[..], &patience]).await.unwrap();
         let mut places = told.get::<_, Vec<i32>>(0);

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use deadpool_postgres::{Manager, Pool};
+use tokio::time::sleep;
 use tokio_postgres::{Client, Config, NoTls};
 use tollgate::{DAY, Limit, Quota, RateLimiter};
 use tollgate_postgres::Postgres;
@@ -38,7 +39,7 @@ async fn a_table_that_is_locked_leaves_no_processes_behind() {
     let (limiter, admin) = (RateLimiter::new(store), client(&server).await);
     admin.batch_execute("BEGIN; LOCK TABLE tollgate.buckets").await.unwrap();
     let (begun, mut most, mut asks) = (Instant::now(), 0, Vec::new());
-    while begun.elapsed() < Duration::from_secs(4) {
+    while begun.elapsed() < Duration::from_secs(3) {
         for _ in 0..8 {
             let (limiter, key) = (limiter.clone(), asks.len().to_string());
             asks.push(tokio::spawn(async move {
@@ -46,6 +47,7 @@ async fn a_table_that_is_locked_leaves_no_processes_behind() {
                 assert!(told.is_unavailable(), "{told:?}");
             }));
         }
+        sleep(Duration::from_millis(50)).await;
         most = most.max(processes(&server, "true"));
     }
     for ask in asks {
