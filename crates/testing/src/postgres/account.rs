@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// An account that is not root's.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Account {
     uid: u32,
     gid: u32,

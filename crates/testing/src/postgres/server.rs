@@ -1,6 +1,7 @@
 //! The server.
 
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
@@ -100,9 +101,7 @@ impl Server {
         let account = Account::choose();
         let directory = new_directory(account);
         let data = directory.join("data");
-        let copied =
-            Command::new("cp").arg("-a").arg(Template::shared()).arg(&data).output().unwrap();
-        assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+        copy(template(), &data);
 
         let mut settings = SETTINGS.to_vec();
         if tls {
@@ -277,40 +276,52 @@ impl Server {
     }
 }
 
-/// The files of an empty database, which each server of this binary has a copy of: making them takes
-/// a second of a processor.
-struct Template {
-    data: PathBuf,
-    /// Closed by the end of this process.
-    _guard: Guard,
+/// The files of an empty database, which each server has a copy of: making them takes a second of a
+/// processor. They stay beside the test binaries, and serve all of them.
+#[track_caller]
+fn template() -> &'static Path {
+    static TEMPLATE: OnceLock<PathBuf> = OnceLock::new();
+    TEMPLATE.get_or_init(|| {
+        let account = Account::choose();
+        let version =
+            Command::new(programs::directory().join("postgres")).arg("--version").output();
+        let mut made_by = DefaultHasher::new();
+        (version.unwrap().stdout, INITDB, ONE_DATABASE, account).hash(&mut made_by);
+        let binary = std::env::current_exe().unwrap();
+        let kept = binary.with_file_name(format!("empty-postgres-{:x}", made_by.finish()));
+        if !kept.exists() {
+            let directory = new_directory(account);
+            make_template(&directory, account);
+            let draft = kept.with_extension(std::process::id().to_string());
+            copy(&directory.join("data"), &draft);
+            // Another process may have been quicker.
+            if fs::rename(&draft, &kept).is_err() {
+                fs::remove_dir_all(&draft).unwrap();
+            }
+            fs::remove_dir_all(&directory).unwrap();
+        }
+        kept
+    })
 }
 
-impl Template {
-    #[track_caller]
-    fn shared() -> &'static Path {
-        static TEMPLATE: OnceLock<Template> = OnceLock::new();
-        &TEMPLATE.get_or_init(Self::make).data
-    }
+#[track_caller]
+fn make_template(directory: &Path, account: Option<Account>) {
+    let data = directory.join("data");
+    let mut initdb = command("initdb", account, directory);
+    let made = initdb.args(INITDB).arg("-D").arg(&data).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let mut alone = command("postgres", account, directory);
+    alone.args(["--single", "-F", "-D"]).arg(&data).arg("postgres").stdin(Stdio::piped());
+    let mut alone = alone.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    alone.stdin.take().unwrap().write_all(ONE_DATABASE).unwrap();
+    let made = alone.wait_with_output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
 
-    #[track_caller]
-    fn make() -> Self {
-        let account = Account::choose();
-        let directory = new_directory(account);
-        // There is no process to stop.
-        let mut guard = watch(0, &directory);
-        guard.has_ended();
-        let data = directory.join("data");
-        let mut initdb = command("initdb", account, &directory);
-        let made = initdb.args(INITDB).arg("-D").arg(&data).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let mut alone = command("postgres", account, &directory);
-        alone.args(["--single", "-F", "-D"]).arg(&data).arg("postgres").stdin(Stdio::piped());
-        let mut alone = alone.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        alone.stdin.take().unwrap().write_all(ONE_DATABASE).unwrap();
-        let made = alone.wait_with_output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        Self { data, _guard: guard }
-    }
+#[track_caller]
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").arg(from).arg(to).output().unwrap();
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
 }
 
 /// A server that is thrown away keeps nothing safe, and compiles no query.
