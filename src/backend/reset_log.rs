@@ -260,7 +260,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(times(128, 8).try_into().unwrap()))]
+        #![proptest_config(ProptestConfig::with_cases(times(128, 4).try_into().unwrap()))]
 
         /// Compared with a model that keeps all resets: nothing is given back twice, and a mark is
         /// only taken for older than it is if more buckets of its stripe were reset since than the
