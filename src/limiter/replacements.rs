@@ -94,7 +94,6 @@ impl Replacements {
         if any() { self.count.load(Ordering::Acquire) } else { 0 }
     }
 
-    #[cold]
     #[inline(never)]
     fn find(&self, limit: &Limit) -> Option<&Arc<Limit>> {
         self.existing(limit)?.current()
@@ -102,14 +101,8 @@ impl Replacements {
 
     /// A limit with the numbers in force. If it has the place of another one, as in a call that starts
     /// again, these are the numbers of that one.
-    #[inline(always)]
+    #[inline]
     pub(super) fn current<'l>(&'l self, limit: &'l Limit) -> &'l Limit {
-        if any() { self.find_current(limit) } else { limit }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn find_current<'l>(&'l self, limit: &'l Limit) -> &'l Limit {
         // A copy of a version is a limit of its own, like any that a program makes.
         let replaced = limit.is_version().then(|| self.replaced_by(limit)).flatten();
         let current = replaced.map_or_else(|| self.find(limit), ReplacedLimit::current);
@@ -151,17 +144,17 @@ impl Replacements {
     /// Its numbers may be those of another plan, but it is not that plan. So it is found by its place,
     /// which takes a look at each version. Only calls that start again get here.
     fn replaced_by(&self, version: &Limit) -> Option<&ReplacedLimit> {
-        self.of_name(version).find(|entry| entry.all().any(|known| std::ptr::eq(known, version)))
+        let mut entries = self.limits.get(version.name())?.and_next();
+        entries.find(|entry| entry.all().any(|known| std::ptr::eq(known, version)))
     }
 
     /// The entry of a limit, if there is one.
     fn existing(&self, of: &Limit) -> Option<&ReplacedLimit> {
-        self.of_name(of).find(|entry| entry.is_of(of))
-    }
-
-    /// The entries of a name.
-    fn of_name(&self, limit: &Limit) -> impl Iterator<Item = &ReplacedLimit> {
-        self.limits.get(limit.name()).into_iter().flat_map(ReplacedLimit::and_next)
+        let mut entry = self.limits.get(of.name())?;
+        while !entry.is_of(of) {
+            entry = entry.next.get()?;
+        }
+        Some(entry)
     }
 
     /// The entry of a limit, which is added if there is none. The caller holds the lock.
@@ -189,10 +182,12 @@ impl ReplacedLimit {
         std::iter::successors(Some(self), |entry| entry.next.get().map(|next| &**next))
     }
 
+    /// Whether it is that of this limit, which has its name.
+    ///
     /// Limits of one name and quota that say different things about outages are different here: each
     /// goes on to say what it says.
     fn is_of(&self, limit: &Limit) -> bool {
-        self.of == *limit && self.of.get_on_failure() == limit.get_on_failure()
+        self.of.quota() == limit.quota() && self.of.get_on_failure() == limit.get_on_failure()
     }
 
     fn current(&self) -> Option<&Arc<Limit>> {
