@@ -70,6 +70,9 @@ impl<T: fmt::Debug> fmt::Debug for Answer<T> {
     }
 }
 
+/// Most lists have no more charges.
+pub(crate) const FEW: usize = 3;
+
 /// The result of a list of charges or adjustments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
@@ -345,16 +348,6 @@ impl Applied {
     #[must_use]
     pub fn readings(&self) -> &[Reading] {
         self.readings.as_slice()
-    }
-
-    /// What each bucket answered, as a list of its own.
-    #[inline(always)]
-    pub(crate) fn into_readings(self) -> Vec<Reading> {
-        match self.readings {
-            List::One(one) => one.into(),
-            List::Two(two) => two.into(),
-            List::Many(many) => many,
-        }
     }
 
     /// The verdict on all of them: refused if one was refused, else reserved if one was reserved.

@@ -105,6 +105,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use self::adjustment::{Adjustment, Change};
+pub(crate) use self::answer::FEW;
 pub use self::answer::{Answer, Applied, Reading};
 pub use self::apply::{BucketStore, adjust_all, apply_all, reset_all};
 pub use self::charge::{BucketId, Charge};
@@ -119,7 +120,7 @@ pub(crate) use self::limit_head::LimitHead;
 pub use self::memory::{DumpError, Memory};
 #[cfg(feature = "memory")]
 pub(crate) use self::memory::{
-    LinePlace, LineTicket, LineTimer, LineWaiter, UnknownBucket, WaiterStatus,
+    LinePlace, LineTicket, LineTimer, LineWaiter, Taken, TakenPair, UnknownBucket, WaiterStatus,
 };
 pub use self::on_failure::OnFailure;
 pub(crate) use self::origin::Origin;

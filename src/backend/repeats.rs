@@ -18,7 +18,7 @@ pub(crate) enum Repeats {
 }
 
 /// The length up to which a list is searched and not sorted.
-pub(crate) const SHORT: usize = 8;
+const SHORT: usize = 8;
 
 impl Repeats {
     /// Finds the items that are equal.

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::Limit;
 use super::decide::{Asked, Asking, Decided};
-use super::demand::{Demands, Mode};
+use super::demand::{Demand, Demands, Mode};
 use super::engine::RateLimiter;
 use super::events::DecisionSource;
 #[cfg(feature = "memory")]
-use super::lone_bucket::decide;
+use super::lone_bucket::{decide, decide_few};
 use super::permit::Permit;
 use super::progress::Progress;
 use super::random::nanos;
@@ -255,8 +255,11 @@ impl<'l> LimitCall<'l> {
     }
 
     /// The numbers in force take the place of those with which the limits were made.
+    #[inline]
     fn update_numbers(&mut self) {
-        if let Progress::New = self.progress {
+        if self.limiter.replacements().count() != 0
+            && let Progress::New = self.progress
+        {
             self.demands.update_numbers(self.limiter.replacements());
         }
     }
@@ -264,9 +267,7 @@ impl<'l> LimitCall<'l> {
     #[cold]
     #[inline(never)]
     fn poll_replaced(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
-        if self.limiter.replacements().count() != 0 {
-            self.update_numbers();
-        }
+        self.update_numbers();
         self.poll_current(cx)
     }
 
@@ -274,18 +275,28 @@ impl<'l> LimitCall<'l> {
     fn poll_current(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
         // Nearly all calls are on one bucket in memory, which answers at once.
         #[cfg(feature = "memory")]
-        if let Self { limiter, demands, jitter: 0, progress: progress @ Progress::New } = self
+        if let Self { limiter, demands, jitter, progress: progress @ Progress::New } = self
             && let Some(memory) = limiter.memory()
             && let Some(demand) = demands.lone_bucket()
         {
             *progress = Progress::Done;
-            return decide(limiter, memory, demand);
+            return decide(limiter, memory, demand, *jitter);
         }
         self.poll_decision(cx)
     }
 
     #[inline(never)]
     fn poll_decision(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
+        #[cfg(feature = "memory")]
+        if let Self { limiter, demands, progress: progress @ Progress::New, .. } = self
+            && let Some(memory) = limiter.memory()
+        {
+            let permit = decide_few(limiter, memory, demands);
+            if permit.is_ready() {
+                *progress = Progress::Done;
+                return permit;
+            }
+        }
         let asking = Asking::take(DecisionSource::Handler, self.limiter.get_on_failure());
         let decided = ready!(self.poll_decided(cx, asking));
         Poll::Ready(self.read(decided))
@@ -311,7 +322,9 @@ impl<'l> LimitCall<'l> {
         let (limiter, limit) = (self.limiter, self.demands.limit());
         match decided {
             Decided::Admitted(answer) => {
-                Ok(Permit::new(limiter, self.demands.take(), answer.into_applied()))
+                let demands = self.demands.as_slice().iter().map(Demand::own);
+                Permit::of_grants(limiter.clone(), answer.grants(demands), answer.at())
+                    .ok_or_else(|| limiter.unavailable(limit, BackendError::incomplete()))
             }
             Decided::Uncounted => {
                 limiter.grant_uncharged(self.demands.as_slice(), limit).map(Permit::owned)

@@ -47,10 +47,6 @@ impl CompleteAnswer {
         self.0.verdict()
     }
 
-    pub(super) fn into_applied(self) -> Applied {
-        self.0
-    }
-
     pub(crate) const fn applied(&self) -> &Applied {
         &self.0
     }
@@ -152,7 +148,7 @@ impl CompleteAnswer {
 }
 
 /// Splits off the readings of this demand from those of all that follow.
-pub(super) fn next_readings<'x, L: Borrow<Limit>>(
+fn next_readings<'x, L: Borrow<Limit>>(
     demand: &Demand<L>,
     rest: &mut &'x [Reading],
 ) -> &'x [Reading] {

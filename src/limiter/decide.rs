@@ -178,8 +178,7 @@ impl RateLimiter {
     ) -> Result<(Applied, Option<Place>), RateLimited> {
         draw_all_shards(demands, self.random(), asking.longest)?;
         if !asking.reserves() {
-            let charges = demands.iter().map(|demand| demand.charge(Mode::Take, asking.longest));
-            return Ok((memory.charge_all(charges)?, None));
+            return Ok((memory.charge_several(&charges(demands, asking)?), None));
         }
         // A drain ends the waits in layers alone.
         let is_drained = matches!(asking.source, DecisionSource::Layer);
@@ -356,7 +355,7 @@ impl RateLimiter {
 fn charges<L: Borrow<Limit>>(
     demands: &[Demand<L>],
     asking: Asking,
-) -> Result<SmallVec<[Charge<'_>; 2]>, RateLimited> {
+) -> Result<SmallVec<[Charge<'_>; 4]>, RateLimited> {
     let mut charges = SmallVec::new();
     for demand in demands {
         charges.push(demand.charge(asking.mode, asking.longest)?);

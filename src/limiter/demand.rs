@@ -26,7 +26,7 @@ pub(crate) struct Demand<L> {
     pub(crate) explicit_cost: bool,
     /// The two shards that may pay; both are zero if the limit has only one bucket.
     pub(super) shards: [u32; 2],
-    /// Whether these shards have to pay.
+    /// Whether these shards have to pay when it is asked for next.
     pub(super) is_drawn: bool,
     /// How many resets the limiter had recorded when it asked its store. None if the store records
     /// them.
@@ -158,6 +158,17 @@ impl<L: Borrow<Limit>> Demand<L> {
         charge.second_shard(other).on_failure(limit.get_on_failure())
     }
 
+    /// A charge that takes the cost at once of the only bucket; of nothing if it needs more, or if the
+    /// bucket could never grant that.
+    #[cfg(feature = "memory")]
+    #[inline(always)]
+    pub(super) fn usual_charge(&self) -> Charge<'_> {
+        let (limit, bucket) = (self.limit(), self.limit().bucket());
+        let units = bucket.units(self.cost).filter(|&units| units <= bucket.capacity());
+        let units = units.filter(|_| !limit.is_in_shards()).unwrap_or(0);
+        Charge::take(limit.bucket_of(&self.key), bucket, units)
+    }
+
     /// A charge that looks whether the cost could be taken at once, and takes nothing.
     pub(super) fn look(&self) -> Charge<'_> {
         let (limit, [shard, other]) = (self.limit(), self.shards);
@@ -168,7 +179,8 @@ impl<L: Borrow<Limit>> Demand<L> {
     }
 
     pub(super) fn draw_shards(&mut self, random: &Random) {
-        if self.limit().is_in_shards() && !self.is_drawn {
+        let is_drawn = mem::take(&mut self.is_drawn);
+        if self.limit().is_in_shards() && !is_drawn {
             self.shards = random.draw_pair(self.limit().quota().get_shards());
         }
     }
@@ -310,24 +322,12 @@ impl<'l> Demands<'l> {
     }
 
     /// Puts the numbers in force in place of those with which the limits were made.
-    #[cold]
     pub(super) fn update_numbers(&mut self, replacements: &'l Replacements) {
         for demand in self.as_mut_slice() {
             demand.limit = replacements.current(demand.limit);
             // Drawn among other shards, if the call starts again.
             demand.shards = [0; 2];
         }
-    }
-
-    /// Takes the demands out. What it leaves holds nothing.
-    #[inline]
-    pub(super) fn take(&mut self) -> Self {
-        let first = self.limit();
-        let taken = match self {
-            Self::One(_) => Self::new(first),
-            Self::Several { .. } => Self::Several { first, demands: ColdDrop::new(Vec::new()) },
-        };
-        mem::replace(self, taken)
     }
 
     pub(super) fn push(&mut self, limit: &'l Limit) {

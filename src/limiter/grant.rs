@@ -1,9 +1,9 @@
 //! What a request took of one limit.
 
 use std::borrow::Borrow;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{iter, mem};
 
 use smallvec::SmallVec;
 
@@ -18,13 +18,8 @@ use crate::clock::Timestamp;
 
 /// What a request took of one limit and what was left: enough to settle it later.
 ///
-/// A limit takes from one bucket, or from two of its shards. Every permit carries a grant, and with the
-/// limiter it has 128 bytes, which the compiler moves without a call of `memcpy`.
-// The order of the fields is fixed. Those that are copied together are neighbours. `explicit_cost` is
-// first, since the compiler keeps the discriminant of `Result<Permit, _>` in its unused values. Were
-// it inside of the key, the key would be copied in pieces.
+/// A limit takes from one bucket, or from two of its shards.
 #[derive(Clone, Debug)]
-#[repr(C)]
 pub(crate) struct Grant<L = Arc<Limit>> {
     /// Whether the caller has set the cost. It is one otherwise.
     pub(crate) explicit_cost: bool,
@@ -52,18 +47,6 @@ impl PaidBucket {
 }
 
 impl<L> Grant<L> {
-    /// The grant of a demand on one bucket. It takes the key out of the demand.
-    #[inline(always)]
-    pub(super) fn from_reading(demand: &mut Demand<L>, reading: &Reading, at: Timestamp) -> Self
-    where
-        L: Copy,
-    {
-        let &mut Demand { limit, ref mut key, explicit_cost, .. } = demand;
-        let (key, first) =
-            (mem::replace(key, Key::GLOBAL), PaidBucket { shard: 0, reading: *reading });
-        Self { explicit_cost, limit, key, first, second: None, at }
-    }
-
     /// The grant of a demand with these readings: one, or two for a limit in shards.
     pub(super) fn new(demand: Demand<L>, readings: &[Reading], at: Timestamp) -> Self {
         let Demand { limit, key, explicit_cost, shards: [one, other], asked_at, .. } = demand;
@@ -74,6 +57,13 @@ impl<L> Grant<L> {
         let first = paid(one, readings.first().unwrap_or(&NOTHING));
         let second = readings.get(1).map(|reading| Box::new(paid(other, reading)));
         Self { explicit_cost, limit, key, first, second, at }
+    }
+
+    /// The same with another handle of the limit.
+    pub(super) fn with_limit<'g, M>(&'g self, limit: impl FnOnce(&'g L) -> M) -> Grant<M> {
+        let &Self { explicit_cost, limit: ref own, ref key, first, ref second, at } = self;
+        let (key, second) = (key.clone(), second.clone());
+        Grant { explicit_cost, limit: limit(own), key, first, second, at }
     }
 
     /// The wait until the buckets have what they granted. Both shards have the same.
@@ -128,13 +118,6 @@ impl<L: Borrow<Limit>> Grant<L> {
     /// Whether it counts a request in flight.
     pub(crate) fn is_in_flight(&self) -> bool {
         self.limit().quota().is_in_flight()
-    }
-
-    /// The same grant with its own handle of the limit.
-    pub(crate) fn to_owned_by(&self, own: impl FnOnce(&L) -> Arc<Limit>) -> Grant {
-        let &Self { explicit_cost, ref limit, ref key, first, ref second, at } = self;
-        let (limit, key, second) = (own(limit), key.clone(), second.clone());
-        Grant { explicit_cost, limit, key, first, second, at }
     }
 
     /// All buckets of the limit for the key, whether they paid or not.

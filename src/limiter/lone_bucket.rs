@@ -1,16 +1,15 @@
 //! One bucket alone, as in nearly all calls: its decision in memory, and its refusal.
 
-use std::slice;
 use std::task::Poll;
 use std::time::Duration;
+use std::{mem, slice};
 
 use super::Limit;
 use super::complete_answer::CompleteAnswer;
 use super::decide::{Asking, Decided};
-use super::demand::{Demand, Mode};
+use super::demand::{Demand, Demands, Mode};
 use super::engine::RateLimiter;
 use super::events::{DecisionSource, Report};
-use super::grant::Grant;
 use super::permit::Permit;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, wait_of};
@@ -18,7 +17,7 @@ use crate::algebra::{State, Units, Verdict};
 use crate::backend::{Memory, Reading, UnknownBucket};
 use crate::clock::Timestamp;
 
-/// Decides a call on one bucket in memory: the twin of [`ask`](RateLimiter::ask) that most calls take.
+/// Decides a call on one bucket in memory, with up to `jitter` nanoseconds in its wait: the twin of [`ask`](RateLimiter::ask) that most calls take.
 /// The store never fails.
 // A function of its own, not inlined: its arguments are in registers, and it writes its answer to
 // where the poll returns it. So little code is inlined where users write the call, and the answer
@@ -28,19 +27,52 @@ pub(super) fn decide<'l>(
     limiter: &'l RateLimiter,
     memory: &Memory,
     demand: &mut Demand<&'l Limit>,
+    jitter: u64,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
     let units = match demand.units(Mode::Take) {
         Ok(units) => units,
         Err(error) => {
-            return denied(limiter, demand, |demands, asking| {
+            return denied(limiter, demand, jitter, |demands, asking| {
                 limiter.decide_too_large(demands, asking, error)
             });
         }
     };
     match memory.charge(&demand.charge_of(units, Mode::Take)) {
-        Ok((at, reading)) => answer(limiter, demand, at, reading),
-        Err(unknown) => decide_unknown(limiter, unknown, demand, units),
+        Ok((at, reading)) => answer(limiter, demand, jitter, at, reading),
+        Err(unknown) => decide_unknown(limiter, unknown, demand, jitter, units),
     }
+}
+
+/// Decides a call on two shards or on a few buckets in memory, if all are known and have the tokens.
+/// Otherwise, nothing is taken, and the answer is pending.
+#[inline(never)]
+pub(super) fn decide_few<'l>(
+    limiter: &'l RateLimiter,
+    memory: &Memory,
+    demands: &mut Demands<'l>,
+) -> Poll<Result<Permit<'l>, RateLimited>> {
+    if limiter.observers().is_some() {
+        return Poll::Pending;
+    }
+    match demands {
+        Demands::One([demand]) => {
+            demand.draw_shards(limiter.random());
+            if let Ok(units) = demand.units(Mode::Take)
+                && let Some(taken) = memory.charge_pair(&demand.charge_of(units, Mode::Take))
+            {
+                return Poll::Ready(Ok(Permit::of_shards(limiter, demand, &taken)));
+            }
+            // By the same ones.
+            demand.is_drawn = true;
+        }
+        Demands::Several { first, demands } => {
+            if let Some(taken) = memory.charge_few(demands.iter().map(Demand::usual_charge)) {
+                let demands = mem::take(&mut **demands);
+                return Poll::Ready(Ok(Permit::of_few(limiter, first, demands, taken)));
+            }
+        }
+    }
+    Poll::Pending
 }
 
 #[cold]
@@ -49,14 +81,15 @@ fn decide_unknown<'l>(
     limiter: &'l RateLimiter,
     unknown: UnknownBucket<'_>,
     demand: &mut Demand<&'l Limit>,
+    jitter: u64,
     units: Units,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
     let applied = unknown.charge(&demand.charge_of(units, Mode::Take));
     match applied.readings() {
         [reading] if reading.verdict() == Verdict::Admitted => {
-            answer(limiter, demand, applied.now(), *reading)
+            answer(limiter, demand, jitter, applied.now(), *reading)
         }
-        _ => denied(limiter, demand, |demands, asking| {
+        _ => denied(limiter, demand, jitter, |demands, asking| {
             limiter.refused(demands, asking, CompleteAnswer::of_memory(applied))
         }),
     }
@@ -67,18 +100,21 @@ fn decide_unknown<'l>(
 fn denied<'l>(
     limiter: &'l RateLimiter,
     demand: &Demand<&'l Limit>,
+    jitter: u64,
     decide: impl FnOnce(&[Demand<&'l Limit>], Asking) -> Decided,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
     let asking = Asking::take(DecisionSource::Handler, limiter.get_on_failure());
     let demands = slice::from_ref(demand);
     let decided = decide(demands, asking);
-    Poll::Ready(Err(decided.error(limiter, demands, demand.limit, Duration::ZERO)))
+    let jitter = limiter.random().up_to(Duration::from_nanos(jitter));
+    Poll::Ready(Err(decided.error(limiter, demands, demand.limit, jitter)))
 }
 
 #[inline(always)]
 fn answer<'l>(
     limiter: &'l RateLimiter,
     demand: &mut Demand<&'l Limit>,
+    jitter: u64,
     at: Timestamp,
     reading: Reading,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
@@ -86,11 +122,9 @@ fn answer<'l>(
         tell(limiter, demand.limit, demand.cost, reading);
     }
     Poll::Ready(match reading.verdict() {
-        Verdict::Admitted => {
-            Ok(Permit::from_grant(limiter, Grant::from_reading(demand, &reading, at)))
-        }
+        Verdict::Admitted => Ok(Permit::of_bucket(limiter, demand, &reading, at)),
         Verdict::Reserved | Verdict::Refused => {
-            Err(refused_one(limiter, demand, at, reading.state(), reading.wait()))
+            Err(refused_one(limiter, demand, jitter, at, (reading.state(), reading.wait())))
         }
     })
 }
@@ -108,12 +142,14 @@ fn tell(limiter: &RateLimiter, limit: &Limit, cost: u64, reading: Reading) {
 fn refused_one(
     limiter: &RateLimiter,
     demand: &Demand<&Limit>,
+    jitter: u64,
     at: Timestamp,
-    state: State,
-    wait: Duration,
+    (state, wait): (State, Duration),
 ) -> RateLimited {
     let verdict = Verdict::Refused;
     let wait = wait_of(demand.limit, verdict, wait);
     let level = Level { verdict, state, wait, cost: demand.cost, at };
-    RateLimited::refused(demand.limit, level, wait).with_speech(limiter.speech())
+    let jitter = limiter.random().up_to(Duration::from_nanos(jitter));
+    let after = wait.map(|wait| wait.saturating_add(jitter));
+    RateLimited::refused(demand.limit, level, after).with_speech(limiter.speech())
 }

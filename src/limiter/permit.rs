@@ -5,20 +5,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use std::{fmt, iter, mem};
+use std::{fmt, iter};
 
 use smallvec::SmallVec;
 
 use super::Limit;
-use super::complete_answer::next_readings;
-use super::demand::{Demand, Demands};
+use super::demand::Demand;
 use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
 use super::grant::Grant;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot};
-use crate::algebra::{Units, Verdict};
-use crate::backend::{Adjustment, Applied, BackendError, BucketId, Reading};
+use crate::algebra::{State, Units, Verdict};
+use crate::backend::{Adjustment, Applied, BackendError, BucketId, FEW, Key, Reading, ResetMark};
+#[cfg(feature = "memory")]
+use crate::backend::{Taken, TakenPair};
 use crate::clock::Timestamp;
 
 /// Leave to run the work now; its tokens are taken.
@@ -52,38 +53,99 @@ use crate::clock::Timestamp;
 /// ```
 pub struct Permit<'l>(PermitInner<'l>);
 
-/// The grants of a permit, with the limiter and the time.
+/// Of a call in memory, a permit has what its [grants](Self::grants) are made of: nearly all permits
+/// are only dropped. That takes 128 bytes at most, which the compiler moves without a call of
+/// `memcpy`.
+#[cfg_attr(not(feature = "memory"), allow(dead_code, reason = "other stores have only one"))]
 enum PermitInner<'l> {
-    One { limiter: &'l RateLimiter, grant: Grant<&'l Limit> },
-    Several(AnsweredDemands<'l>),
+    One(Paid<'l, 1>),
+    TwoShards(Paid<'l, 2>),
+    Few(FewPaid<'l>),
     Owned(Arc<Grants>),
 }
 
-/// The demands on several limits and the readings of their buckets.
-///
-/// Nearly all permits are only dropped, so [grants](Self::grants) are made of these when they are
-/// needed.
-struct AnsweredDemands<'l> {
+/// What one demand has paid, and what it has left in its buckets.
+struct Paid<'l, const N: usize> {
+    limiter: &'l RateLimiter,
+    limit: &'l Limit,
+    key: Key,
+    at: Timestamp,
+    left: [State; N],
+    units: [Units; N],
+    shards: [u32; 2],
+    mark: ResetMark,
+    explicit_cost: bool,
+}
+
+/// A few demands, each of which has paid its cost, and what they have left in their buckets.
+struct FewPaid<'l> {
     limiter: &'l RateLimiter,
     first: &'l Limit,
     demands: Vec<Demand<&'l Limit>>,
-    readings: Vec<Reading>,
+    left: [State; FEW],
     at: Timestamp,
 }
 
-impl<'l> AnsweredDemands<'l> {
+impl<'l> PermitInner<'l> {
     /// What each limit granted.
-    fn grants(&self) -> Grants<&'l RateLimiter, &'l Limit> {
-        let &Self { limiter, first, ref demands, ref readings, at } = self;
-        let mut rest = readings.as_slice();
-        let mut grants = demands
-            .iter()
-            .map(|demand| Grant::new(demand.clone(), next_readings(demand, &mut rest), at));
-        // The list has a demand on the first limit, so the default is never used.
-        let first = grants.next().unwrap_or_else(|| Grant::new(Demand::new(first), &[], at));
-        let rest = grants.collect();
-        Grants { limiter, first, rest, at }
+    fn grants(&self) -> Grants<&RateLimiter, &Limit> {
+        let (limiter, first, at) = self.head();
+        let one = |first| Grants { limiter, first, rest: Vec::new(), at };
+        match self {
+            Self::One(paid) => one(paid.grant()),
+            Self::TwoShards(paid) => one(paid.grant()),
+            Self::Few(FewPaid { demands, left, .. }) => {
+                let grants = demands.iter().zip(left).map(|(demand, left)| {
+                    let units = demand.limit.bucket().units(demand.cost).unwrap_or(0);
+                    Grant::new(demand.clone(), &[taken(*left, units)], at)
+                });
+                // The list has a demand on the first limit, so the default is never used.
+                Grants::new(limiter, grants, at)
+                    .unwrap_or_else(|| one(Grant::new(Demand::new(first), &[], at)))
+            }
+            Self::Owned(all) => all.map(&all.limiter, |limit| &**limit),
+        }
     }
+
+    /// The limiter, the first limit and the time.
+    fn head(&self) -> (&RateLimiter, &Limit, Timestamp) {
+        match self {
+            Self::One(paid) => (paid.limiter, paid.limit, paid.at),
+            Self::TwoShards(paid) => (paid.limiter, paid.limit, paid.at),
+            Self::Few(paid) => (paid.limiter, paid.first, paid.at),
+            Self::Owned(all) => (&all.limiter, all.first.limit(), all.at),
+        }
+    }
+}
+
+impl<'l, const N: usize> Paid<'l, N> {
+    /// Takes the key out of the demand.
+    #[cfg(feature = "memory")]
+    #[inline(always)]
+    fn new(
+        limiter: &'l RateLimiter,
+        demand: &mut Demand<&'l Limit>,
+        (left, units, mark): ([State; N], [Units; N], ResetMark),
+        at: Timestamp,
+    ) -> Self {
+        let &mut Demand { limit, ref mut key, explicit_cost, shards, .. } = demand;
+        let key = std::mem::replace(key, Key::GLOBAL);
+        Self { limiter, limit, key, at, left, units, shards, mark, explicit_cost }
+    }
+
+    fn grant(&self) -> Grant<&'l Limit> {
+        let &Self { limit, at, left, units, shards, mark, explicit_cost, .. } = self;
+        let mut demand = Demand::new(limit);
+        (demand.key, demand.explicit_cost) = (self.key.clone(), explicit_cost);
+        (demand.shards, demand.asked_at) = (shards, mark);
+        let readings = left.into_iter().zip(units).map(|(left, units)| taken(left, units));
+        Grant::new(demand, &readings.collect::<SmallVec<[Reading; N]>>(), at)
+    }
+}
+
+/// The reading of a bucket that has admitted so many units.
+const fn taken(left: State, units: Units) -> Reading {
+    Reading::in_micros(Verdict::Admitted, left, units, 0)
 }
 
 /// The grants of a request, one or more, and the limiter by which they are settled.
@@ -110,32 +172,50 @@ impl<R, L: Borrow<Limit>> Grants<R, L> {
         iter::once(&self.first).chain(&self.rest)
     }
 
-    fn snapshots(&self) -> Vec<Snapshot> {
-        self.iter().map(Grant::snapshot).collect()
+    /// The same with other handles of the limiter and of the limits.
+    fn map<'g, S, M>(&'g self, limiter: S, limit: impl Fn(&'g L) -> M) -> Grants<S, M> {
+        let rest = self.rest.iter().map(|grant| grant.with_limit(&limit)).collect();
+        Grants { limiter, first: self.first.with_limit(&limit), rest, at: self.at }
     }
 }
 
 impl<'l> Permit<'l> {
-    /// The permit of a call on one bucket.
+    /// The permit of a call on one bucket in memory.
+    #[cfg(feature = "memory")]
     #[inline(always)]
-    pub(super) const fn from_grant(limiter: &'l RateLimiter, grant: Grant<&'l Limit>) -> Self {
-        Self(PermitInner::One { limiter, grant })
+    pub(super) fn of_bucket(
+        limiter: &'l RateLimiter,
+        demand: &mut Demand<&'l Limit>,
+        reading: &Reading,
+        at: Timestamp,
+    ) -> Self {
+        let answer = ([reading.state()], [reading.units()], reading.mark());
+        Self(PermitInner::One(Paid::new(limiter, demand, answer, at)))
     }
 
-    /// The permit of a complete answer that admits these demands.
+    /// The permit of a call on two shards in memory.
+    #[cfg(feature = "memory")]
     #[inline(always)]
-    pub(super) fn new(limiter: &'l RateLimiter, demands: Demands<'l>, applied: Applied) -> Self {
-        let at = applied.now();
-        Self(match demands {
-            Demands::One([demand]) => {
-                PermitInner::One { limiter, grant: Grant::new(demand, applied.readings(), at) }
-            }
-            Demands::Several { first, mut demands } => {
-                let demands = mem::take(&mut *demands);
-                let readings = applied.into_readings();
-                PermitInner::Several(AnsweredDemands { limiter, first, demands, readings, at })
-            }
-        })
+    pub(super) fn of_shards(
+        limiter: &'l RateLimiter,
+        demand: &mut Demand<&'l Limit>,
+        &(at, mark, ref charged): &TakenPair,
+    ) -> Self {
+        let answer = (charged.after(), charged.paid(), mark);
+        Self(PermitInner::TwoShards(Paid::new(limiter, demand, answer, at)))
+    }
+
+    /// The permit of a call on a few buckets in memory.
+    #[cfg(feature = "memory")]
+    #[inline(always)]
+    pub(super) fn of_few(
+        limiter: &'l RateLimiter,
+        first: &'l Limit,
+        mut demands: Vec<Demand<&'l Limit>>,
+        Taken { now: at, mark, left }: Taken,
+    ) -> Self {
+        demands.iter_mut().for_each(|demand| demand.asked_at = mark);
+        Self(PermitInner::Few(FewPaid { limiter, first, demands, left, at }))
     }
 
     /// The whole tokens that are left; of several limits, the smallest number.
@@ -157,60 +237,36 @@ impl<'l> Permit<'l> {
     /// How the limit stood after the decision; of several limits, the first.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let snapshot = match &self.0 {
-            PermitInner::One { grant, .. } => grant.snapshot(),
-            PermitInner::Several(answered) => answered.grants().first.snapshot(),
-            PermitInner::Owned(grants) => grants.first.snapshot(),
-        };
-        snapshot.with_speech(self.limiter().speech())
+        self.0.grants().first.snapshot().with_speech(self.limiter().speech())
     }
 
     /// How all limits stood after the decision, in the order in which they were named.
     pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
-        let (one, several) = match &self.0 {
-            PermitInner::One { grant, .. } => (Some(grant.snapshot()), Vec::new()),
-            PermitInner::Several(answered) => (None, answered.grants().snapshots()),
-            PermitInner::Owned(grants) => (None, grants.snapshots()),
-        };
+        let snapshots: Vec<_> = self.0.grants().iter().map(Grant::snapshot).collect();
         let speech = self.limiter().speech();
-        one.into_iter().chain(several).map(|snapshot| snapshot.with_speech(speech))
+        snapshots.into_iter().map(|snapshot| snapshot.with_speech(speech))
     }
 
     /// Whether it took a token of a limit that counts requests in flight.
     pub(super) fn is_in_flight(&self) -> bool {
-        match &self.0 {
-            PermitInner::One { grant, .. } => grant.is_in_flight(),
-            PermitInner::Several(answered) => answered.demands.iter().any(Demand::is_in_flight),
-            PermitInner::Owned(grants) => grants.iter().any(Grant::is_in_flight),
-        }
+        self.0.grants().iter().any(Grant::is_in_flight)
     }
 
     /// The instant from which the work may run: that of the decision, or of the reservation.
     #[must_use]
     pub fn at(&self) -> Timestamp {
-        match &self.0 {
-            PermitInner::One { grant, .. } => grant.at,
-            PermitInner::Several(answered) => answered.at,
-            PermitInner::Owned(grants) => grants.at,
-        }
+        self.0.head().2
     }
 
     /// Makes a permit that borrows nothing, to be moved into a stream, a task or a struct.
     #[doc(alias("acquire_owned", "OwnedSemaphorePermit"))]
     #[must_use]
     pub fn into_owned(self) -> Permit<'static> {
-        let own = |limit: &&Limit| Arc::new(Limit::clone(limit));
         Permit(PermitInner::Owned(match self.0 {
             PermitInner::Owned(grants) => grants,
-            PermitInner::One { limiter, grant } => {
-                let (limiter, at) = (limiter.clone(), grant.at);
-                Arc::new(Grants { limiter, first: grant.to_owned_by(own), rest: Vec::new(), at })
-            }
-            PermitInner::Several(answered) => {
-                let Grants { limiter, first, rest, at } = answered.grants();
-                let rest = rest.iter().map(|grant| grant.to_owned_by(own)).collect();
-                let (limiter, first) = (limiter.clone(), first.to_owned_by(own));
-                Arc::new(Grants { limiter, first, rest, at })
+            inner => {
+                let all = inner.grants();
+                Arc::new(all.map(all.limiter.clone(), |limit| Arc::new(Limit::clone(limit))))
             }
         }))
     }
@@ -258,56 +314,25 @@ impl<'l> Permit<'l> {
     }
 
     pub(crate) fn settle_by(&self, settlement: Settlement) -> Settle {
-        match &self.0 {
-            PermitInner::One { limiter, grant } => {
-                Settle::new(limiter, grant, iter::empty(), settlement)
-            }
-            PermitInner::Several(answered) => {
-                let all = answered.grants();
-                Settle::new(all.limiter, &all.first, all.rest.iter(), settlement)
-            }
-            PermitInner::Owned(all) => {
-                Settle::new(&all.limiter, &all.first, all.rest.iter(), settlement)
-            }
-        }
+        let all = self.0.grants();
+        Settle::new(all.limiter, &all.first, all.rest.iter(), settlement)
     }
-}
 
-impl<'l> Permit<'l> {
     pub(crate) fn limiter(&self) -> &RateLimiter {
-        match &self.0 {
-            PermitInner::One { limiter, .. } => limiter,
-            PermitInner::Several(answered) => answered.limiter,
-            PermitInner::Owned(all) => &all.limiter,
-        }
+        self.0.head().0
     }
 
     /// The first limit.
     pub(crate) fn limit(&self) -> &Limit {
-        match &self.0 {
-            PermitInner::One { grant, .. } => grant.limit(),
-            PermitInner::Several(answered) => answered.first,
-            PermitInner::Owned(all) => all.first.limit(),
-        }
+        self.0.head().1
     }
 
     /// Resets all buckets of its limits for its keys, all shards of them.
     pub(crate) fn reset_buckets(&self) -> DetachOnDrop<()> {
-        match &self.0 {
-            PermitInner::One { limiter, grant } => reset(limiter, [grant]),
-            PermitInner::Several(answered) => reset(answered.limiter, answered.grants().iter()),
-            PermitInner::Owned(all) => reset(&all.limiter, all.iter()),
-        }
+        let all = self.0.grants();
+        let ids: SmallVec<[BucketId<'_>; 4]> = all.iter().flat_map(Grant::all_shards).collect();
+        DetachOnDrop::new(all.limiter.forget(&ids))
     }
-}
-
-/// Resets all buckets of these limits for their keys.
-fn reset<'g, L: Borrow<Limit> + 'g>(
-    limiter: &RateLimiter,
-    grants: impl IntoIterator<Item = &'g Grant<L>>,
-) -> DetachOnDrop<()> {
-    let ids: SmallVec<[BucketId<'_>; 4]> = grants.into_iter().flat_map(Grant::all_shards).collect();
-    DetachOnDrop::new(limiter.forget(&ids))
 }
 
 impl Permit<'static> {

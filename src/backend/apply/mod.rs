@@ -9,16 +9,13 @@
 //! | file | decides |
 //! |---|---|
 //! | `lone` | one charge: nearly all calls |
-//! | `slots` | a list on buckets that memory has stored, if none is short |
-//! | `list` | any other list |
+//! | `list` | any list |
 //! | `adjust` | adjustments |
 
 mod adjust;
 mod cell_store;
 mod list;
 mod lone;
-#[cfg(feature = "memory")]
-mod slots;
 
 use std::marker::PhantomData;
 
@@ -29,8 +26,6 @@ pub use self::cell_store::{CellStore, absent};
 pub use self::list::apply_list;
 pub use self::lone::apply_one;
 pub(super) use self::lone::apply_pair;
-#[cfg(feature = "memory")]
-pub(super) use self::slots::{Payment, SlotStore, pay_all};
 use super::adjustment::Adjustment;
 use super::answer::{Applied, Reading};
 use super::charge::{BucketId, Charge};

@@ -9,7 +9,7 @@ impl Backend for Memory {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
         let charge = match charges {
             [charge] if charge.get_second_shard().is_none() && !charge.reserves() => charge,
-            _ => return Answer::Ready(Ok(self.apply_several(charges))),
+            _ => return Answer::Ready(Ok(self.charge_several(charges))),
         };
         Answer::Ready(Ok(self.charge_one(charge)))
     }

@@ -250,6 +250,8 @@ pub(super) struct Fingerprint {
 }
 
 impl Fingerprint {
+    pub(super) const ZERO: Self = Self { low: 0, high: 0 };
+
     #[cfg(test)]
     pub(super) const fn new(low: u64, high: u64) -> Self {
         Self { low, high }

@@ -17,7 +17,7 @@ use super::shard::Shard;
 use super::shards::Shards;
 use super::waiter::Wakeups;
 use crate::algebra::{Bucket, State};
-use crate::backend::apply::{CellStore, SlotStore};
+use crate::backend::apply::CellStore;
 use crate::backend::charge::{BucketId, Charge};
 use crate::backend::record::Found;
 use crate::backend::reset_log::ResetMark;
@@ -94,21 +94,10 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// The mark of what this call takes. It is one for all shards, because a permit keeps one mark.
-    ///
-    /// The shards count their resets apart, so the counts are first raised to the largest of them.
-    /// A larger count makes no mark older.
+    /// The mark of what this call takes.
     pub(super) fn mark(&mut self) -> ResetMark {
-        if !self.have_resets() {
-            return ResetMark::NONE;
-        }
         let most = self.guards.iter().map(|(_, guard)| guard.resets.count()).max();
-        let mut mark = ResetMark::NONE;
-        for (_, guard) in &mut self.guards {
-            guard.count_resets_from(most.unwrap_or(0));
-            mark = guard.mark;
-        }
-        mark
+        common_mark(most, self.guards.iter_mut().map(|(_, guard)| &mut **guard))
     }
 
     pub(super) fn have_resets(&self) -> bool {
@@ -157,35 +146,22 @@ impl CellStore for LockSet<'_> {
     }
 }
 
-impl SlotStore for LockSet<'_> {
-    type Cell = Fingerprint;
-
-    /// The position of the lock in `guards`, and the slot in that shard.
-    type Slot = (usize, usize);
-
-    #[inline(always)]
-    fn find(&self, print: Fingerprint, bucket: &Bucket) -> Option<(Self::Slot, State)> {
-        let index = self.shards.index_of(print);
-        let mut guards = self.guards.iter().enumerate();
-        let (lock, (_, shard)) = guards.find(|(_, (known, _))| *known == index)?;
-        // The slot stays this bucket's until `keep`. Nothing in between moves buckets: that only
-        // `write` does, by a removal or when the table grows.
-        let (slot, state) = shard.find_known(print, bucket)?;
-        Some(((lock, slot), state))
-    }
-
-    // A bucket that is named twice has one lock. So if there are as many locks as buckets, none is
-    // named twice.
-    #[inline]
-    fn may_repeat(&self, buckets: usize) -> bool {
-        self.guards.len() < buckets
-    }
-
-    #[inline(always)]
-    fn keep(&mut self, (lock, slot): Self::Slot, state: State) {
-        let shard = self.guards.get_mut(lock);
-        if let Some(slot) = shard.and_then(|(_, shard)| shard.table.get_mut(slot)) {
-            slot.set_state(state);
+/// The mark of what a call takes under the locks of these shards, of which one has counted `most`
+/// resets. It is one for all shards, because a permit keeps one mark.
+///
+/// The shards count their resets apart, so the counts are first raised to the largest of them. A
+/// larger count makes no mark older.
+#[inline(always)]
+pub(super) fn common_mark<'s>(
+    most: Option<u64>,
+    shards: impl Iterator<Item = &'s mut Shard>,
+) -> ResetMark {
+    let mut mark = ResetMark::NONE;
+    if let Some(most @ 1..) = most {
+        for shard in shards {
+            shard.count_resets_from(most);
+            mark = shard.mark;
         }
     }
+    mark
 }

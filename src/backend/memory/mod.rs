@@ -57,7 +57,6 @@ mod table;
 mod waiter;
 mod waiting;
 
-use std::convert::Infallible;
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
@@ -68,6 +67,7 @@ use self::clock_source::ClockSource;
 pub use self::dump::DumpError;
 use self::fingerprint::{Fingerprint, Hasher};
 use self::known_names::Names;
+pub(crate) use self::several_charges::{Taken, TakenPair};
 use self::shard::Shard;
 use self::shard_charges::LookupMiss;
 use self::shards::Shards;
@@ -335,30 +335,41 @@ impl Memory {
         }
     }
 
-    /// Takes all charges in one step, or none of them.
-    ///
-    /// # Errors
-    ///
-    /// The error of a charge, if one is an error. Nothing is taken then.
+    /// Takes all charges in one step, if they are few and all buckets are known and have the units.
+    /// `None` if nothing was taken: then [`charge_several`](Self::charge_several) decides.
     #[inline(always)]
-    pub(crate) fn charge_all<'c, E>(
+    pub(crate) fn charge_few<'c>(
         &self,
-        charges: impl Iterator<Item = Result<Charge<'c>, E>> + Clone,
-    ) -> Result<Applied, E> {
-        let named = charges.clone();
-        let applied =
-            several_charges::charge_all(&self.shards, &self.hasher, charges, || self.now())?;
-        if self.names.is_some() {
-            named.filter_map(Result::ok).for_each(|charge| self.keep_names(charge.ids()));
-        }
-        Ok(applied)
+        charges: impl ExactSizeIterator<Item = Charge<'c>> + Clone,
+    ) -> Option<Taken> {
+        several_charges::charge_few(&self.shards, &self.hasher, charges, || self.now())
     }
 
-    /// Charges several buckets. Not inlined, so that a charge on one has a small stack frame.
+    /// As [`charge_few`](Self::charge_few), for a charge on two shards.
     #[inline(never)]
-    fn apply_several(&self, charges: &[Charge<'_>]) -> Applied {
-        let Ok(applied) = self.charge_all(charges.iter().copied().map(Ok::<_, Infallible>));
-        applied
+    pub(crate) fn charge_pair(&self, charge: &Charge<'_>) -> Option<TakenPair> {
+        several_charges::charge_pair(&self.shards, &self.hasher, charge, || self.now())
+    }
+
+    /// Takes all charges in one step, or none of them.
+    // Not inlined, so that a charge on one bucket has a small stack frame.
+    #[inline(never)]
+    pub(crate) fn charge_several(&self, charges: &[Charge<'_>]) -> Applied {
+        let (shards, hasher, now) = (&self.shards, &self.hasher, || self.now());
+        let few = match charges {
+            [one] => self.charge_pair(one).map(|(now, mark, charged)| {
+                Applied::two(now, Reading::from_charged_pair(one, &charged)).with_mark(mark)
+            }),
+            _ => self.charge_few(charges.iter().copied()).map(|taken| {
+                let readings = taken.readings(charges.iter().copied());
+                Applied::collect(taken.now, charges.len(), readings)
+            }),
+        };
+        few.unwrap_or_else(|| {
+            let applied = several_charges::charge_list(shards, hasher, charges, now);
+            self.keep_names(charges.iter().flat_map(Charge::ids));
+            applied
+        })
     }
 
     #[inline]

@@ -1,65 +1,228 @@
 //! Charges on several buckets at once, under the locks of their shards.
 
-use smallvec::SmallVec;
+use parking_lot::MutexGuard;
 
-use super::fingerprint::Hasher;
-use super::lock_set::LockSet;
+use super::fingerprint::{Fingerprint, Hasher};
+use super::lock_set::{LockSet, common_mark};
 use super::several::{buckets_in_debt, fingerprint_all, fingerprint_of};
+use super::shard::Shard;
 use super::shards::Shards;
-use crate::algebra::Verdict;
-use crate::backend::answer::Applied;
-use crate::backend::apply::{Payment, apply_list, pay_all};
-use crate::backend::charge::Charge;
+use crate::algebra::{
+    Bucket, Charged, State, Terms, Verdict, charge as charge_one, charge_pair as charge_shards,
+};
+use crate::backend::answer::{Applied, FEW, Reading};
+use crate::backend::apply::apply_list;
+use crate::backend::charge::{BucketId, Charge};
+use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
 
-/// Takes all charges, or none of them.
-///
-/// # Errors
-///
-/// The error of a charge, if one is an error. Nothing is taken then.
-// Inlined, so that charges stay in registers: the payments have what is needed of each.
-#[inline(always)]
-pub(super) fn charge_all<'c, E>(
-    shards: &Shards,
-    hasher: &Hasher,
-    charges: impl Iterator<Item = Result<Charge<'c>, E>> + Clone,
-    now: impl FnOnce() -> Timestamp,
-) -> Result<Applied, E> {
-    let mut payments = SmallVec::<[_; 8]>::new();
-    for charge in charges.clone() {
-        let charge = charge?;
-        let id = charge.id();
-        payments.push(Payment::for_own_shard(fingerprint_of(hasher, id), &charge));
-        if let Some(other) = charge.get_second_shard() {
-            payments
-                .push(Payment::for_second_shard(fingerprint_of(hasher, id.shard(other)), &charge));
-        }
-    }
-    let mut locks = LockSet::lock(shards, payments.iter().map(|payment| payment.cell));
-    // Read under the locks, so that a call that decides later does not read an earlier time.
-    let now = now();
-    let mark = locks.mark();
-    if !pay_all(&mut locks, &mut payments, now) {
-        return Ok(charge_others(locks, hasher, charges.filter_map(Result::ok), now));
-    }
-    // No wakers and no timers to run: a charge on known buckets at most makes the value smaller,
-    // which grants nothing.
-    drop(locks);
-    let readings = payments.iter().map(|payment| payment.reading(mark));
-    Ok(Applied::collect(now, payments.len(), readings))
+/// What a few charges have left in their buckets, which have all admitted them.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken {
+    pub(crate) now: Timestamp,
+    pub(crate) mark: ResetMark,
+    /// In the order of the charges.
+    pub(crate) left: [State; FEW],
 }
 
-/// The general case of [`charge_all`].
+impl Taken {
+    /// The readings of these charges.
+    #[inline(always)]
+    pub(crate) fn readings<'c>(
+        &self,
+        charges: impl Iterator<Item = Charge<'c>>,
+    ) -> impl Iterator<Item = Reading> {
+        charges.zip(self.left).map(|(charge, left)| {
+            Reading::in_micros(Verdict::Admitted, left, charge.units(), 0).with_mark(self.mark)
+        })
+    }
+}
+
+/// Takes all charges if that is simple: there are few, and each is on one bucket that is stored by
+/// its quota, is named once, and has the units. `None` if nothing was taken.
+// Inlined, so that the charges stay in registers.
+#[inline(always)]
+pub(super) fn charge_few<'c>(
+    shards: &Shards,
+    hasher: &Hasher,
+    charges: impl ExactSizeIterator<Item = Charge<'c>> + Clone,
+    now: impl FnOnce() -> Timestamp,
+) -> Option<Taken> {
+    if charges.len() > FEW {
+        return None;
+    }
+    let mut few = FewBuckets::NONE;
+    few.lock(shards, hasher, charges.clone().map(|charge| charge.id()))?;
+    let (now, mark) = (now(), few.mark());
+    for (found, charge) in few.buckets.iter_mut().zip(charges) {
+        let state = found.find(&few.guards, charge.bucket())?;
+        let charged = charge_one(charge.bucket(), state, charge.units(), Terms::AT_ONCE, now);
+        let is_one = is_usual(&charge) && charge.get_second_shard().is_none();
+        if !is_one || charged.verdict() != Verdict::Admitted {
+            return None;
+        }
+        found.state = charged.after();
+    }
+    Some(Taken { now, mark, left: few.keep() })
+}
+
+/// As [`charge_few`], for a two-choices charge.
+#[inline(always)]
+pub(super) fn charge_pair(
+    shards: &Shards,
+    hasher: &Hasher,
+    charge: &Charge<'_>,
+    now: impl FnOnce() -> Timestamp,
+) -> Option<TakenPair> {
+    let other = charge.get_second_shard().filter(|_| is_usual(charge))?;
+    let (id, bucket) = (charge.id(), charge.bucket());
+    let mut few = FewBuckets::NONE;
+    few.lock(shards, hasher, [id, id.shard(other)].into_iter())?;
+    let (now, mark) = (now(), few.mark());
+    let [first, second, _] = &mut few.buckets;
+    let states = [first.find(&few.guards, bucket)?, second.find(&few.guards, bucket)?];
+    let charged = charge_shards(bucket, states, charge.units(), Terms::AT_ONCE, now);
+    if charged.verdict() != Verdict::Admitted {
+        return None;
+    }
+    for (found, (left, paid)) in
+        few.buckets.iter_mut().zip(charged.after().into_iter().zip(charged.paid()))
+    {
+        // One of the two may pay nothing, and stays as it is.
+        if paid > 0 {
+            found.state = left;
+        }
+    }
+    few.keep();
+    Some((now, mark, charged))
+}
+
+/// What a charge has left in two shards.
+pub(crate) type TakenPair = (Timestamp, ResetMark, Charged<[State; 2]>);
+
+/// Whether it takes more than nothing, and does not reserve.
+#[inline(always)]
+fn is_usual(charge: &Charge<'_>) -> bool {
+    charge.takes() && charge.units() > 0 && charge.get_terms() == Terms::AT_ONCE
+}
+
+/// A few buckets, with their shards locked.
+struct FewBuckets<'s> {
+    /// In the order of the shards.
+    guards: Guards<'s>,
+    buckets: [FoundBucket; FEW],
+    count: usize,
+}
+
+type Guards<'s> = [Option<MutexGuard<'s, Shard>>; FEW];
+
+#[derive(Clone, Copy)]
+struct FoundBucket {
+    print: Fingerprint,
+    /// The place of the lock of its shard.
+    lock: usize,
+    slot: usize,
+    state: State,
+}
+
+impl<'s> FewBuckets<'s> {
+    const NONE: Self =
+        Self { guards: [const { None }; FEW], buckets: [FoundBucket::NONE; FEW], count: 0 };
+
+    /// Locks the shards of the buckets; `None` if a bucket is named twice.
+    #[inline(always)]
+    fn lock<'i>(
+        &mut self,
+        shards: &'s Shards,
+        hasher: &Hasher,
+        ids: impl ExactSizeIterator<Item = BucketId<'i>>,
+    ) -> Option<()> {
+        let Self { guards, buckets, count } = self;
+        *count = ids.len();
+        // The shard of each bucket, and its own place, in one number.
+        let mut order = [usize::MAX; FEW];
+        for (nth, ((id, found), place)) in ids.zip(&mut *buckets).zip(&mut order).enumerate() {
+            found.print = fingerprint_of(hasher, id);
+            *place = shards.index_of(found.print).saturating_mul(FEW).saturating_add(nth);
+        }
+        // The order of the indices is the order of the locks: see `lock_set`.
+        let [a, b, c] = order;
+        let (a, b) = (a.min(b), a.max(b));
+        let (b, c) = (b.min(c), b.max(c));
+        let order = [a.min(b), a.max(b), c];
+        let (mut last, mut lock) = (None, 0);
+        for (position, (guard, place)) in guards.iter_mut().zip(order).take(*count).enumerate() {
+            let (index, nth) = (place / FEW, place % FEW);
+            if last.replace(index) != Some(index) {
+                *guard = Some(shards.get(index).lock());
+                lock = position;
+            } else if have_repeats(buckets.get(..*count)?) {
+                return None;
+            }
+            buckets.get_mut(nth)?.lock = lock;
+        }
+        Some(())
+    }
+
+    #[inline(always)]
+    fn mark(&mut self) -> ResetMark {
+        let most = self.guards.iter().flatten().map(|shard| shard.resets.count()).max();
+        common_mark(most, self.guards.iter_mut().flatten().map(|shard| &mut **shard))
+    }
+
+    /// Stores the states, and returns them.
+    #[inline(always)]
+    fn keep(&mut self) -> [State; FEW] {
+        for found in self.buckets.iter().take(self.count) {
+            if let Some(Some(shard)) = self.guards.get_mut(found.lock)
+                && let Some(slot) = shard.table.get_mut(found.slot)
+            {
+                slot.set_state(found.state);
+            }
+        }
+        self.buckets.map(|found| found.state)
+    }
+}
+
+impl FoundBucket {
+    const NONE: Self = Self {
+        print: Fingerprint::ZERO,
+        lock: 0,
+        slot: 0,
+        state: State { value: 0, ts: Timestamp::UNIX_EPOCH },
+    };
+
+    /// Finds its state; `None` if it is not stored by this quota.
+    #[inline(always)]
+    fn find(&mut self, guards: &Guards<'_>, quota: &Bucket) -> Option<State> {
+        (self.slot, self.state) = guards.get(self.lock)?.as_ref()?.find_known(self.print, quota)?;
+        Some(self.state)
+    }
+}
+
 #[cold]
 #[inline(never)]
-fn charge_others<'c>(
-    mut locks: LockSet<'_>,
+fn have_repeats(mut buckets: &[FoundBucket]) -> bool {
+    while let [bucket, rest @ ..] = buckets {
+        if rest.iter().any(|other| other.print == bucket.print) {
+            return true;
+        }
+        buckets = rest;
+    }
+    false
+}
+
+/// Takes all charges, or none of them.
+pub(super) fn charge_list(
+    shards: &Shards,
     hasher: &Hasher,
-    charges: impl Iterator<Item = Charge<'c>>,
-    now: Timestamp,
+    charges: &[Charge<'_>],
+    now: impl FnOnce() -> Timestamp,
 ) -> Applied {
-    let charges: SmallVec<[_; 8]> = charges.collect();
-    let named = fingerprint_all(hasher, &charges);
+    let named = fingerprint_all(hasher, charges);
+    let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
+    // Read under the locks, so that a call that decides later does not read an earlier time.
+    let now = now();
     let is_waited_for = locks.have_lines() && named.iter().any(|(_, charge)| charge.reserves());
     if is_waited_for {
         locks.grant_all(&named, now);
