@@ -149,7 +149,8 @@ fn refused_one(
     let verdict = Verdict::Refused;
     let wait = wait_of(demand.limit, verdict, wait);
     let level = Level { verdict, state, wait, cost: demand.cost, at };
-    let jitter = limiter.random().up_to(Duration::from_nanos(jitter));
-    let after = wait.map(|wait| wait.saturating_add(jitter));
+    let late =
+        |wait: Duration| wait.saturating_add(limiter.random().up_to(Duration::from_nanos(jitter)));
+    let after = if jitter == 0 { wait } else { wait.map(late) };
     RateLimited::refused(demand.limit, level, after).with_speech(limiter.speech())
 }

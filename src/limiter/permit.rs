@@ -314,6 +314,10 @@ impl<'l> Permit<'l> {
     }
 
     pub(crate) fn settle_by(&self, settlement: Settlement) -> Settle {
+        // In place, since a layer settles many.
+        if let PermitInner::Owned(all) = &self.0 {
+            return Settle::new(&all.limiter, &all.first, all.rest.iter(), settlement);
+        }
         let all = self.0.grants();
         Settle::new(all.limiter, &all.first, all.rest.iter(), settlement)
     }

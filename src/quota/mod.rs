@@ -580,6 +580,12 @@ impl Quota {
         }
     }
 
+    /// All fields: quotas of which they are equal are equal, which is quick to see.
+    const fn fields(&self) -> QuotaFields {
+        let tokens = (self.rate, self.capacity, self.max_reserved, self.initial);
+        (self.kind, self.period, tokens, (self.start, self.calendar), self.shards, self.counted)
+    }
+
     /// What makes two quotas equal.
     const fn numbers(&self) -> QuotaNumbers {
         let (first, start) = (self.get_initial(), self.first_start());
@@ -588,19 +594,14 @@ impl Quota {
     }
 }
 
-type QuotaNumbers = (
-    Kind,
-    Duration,
-    (u64, u64, Option<u64>, u64),
-    (Option<WindowStart>, Option<Calendar>),
-    u32,
-    Counted,
-);
+type QuotaNumbers = QuotaTuple<(u64, u64, Option<u64>, u64)>;
+type QuotaFields = QuotaTuple<(u64, Option<u64>, Option<u64>, Option<u64>)>;
+type QuotaTuple<T> = (Kind, Duration, T, (Option<WindowStart>, Option<Calendar>), u32, Counted);
 
 /// Quotas are equal if they count alike, however they are written.
 impl PartialEq for Quota {
     fn eq(&self, other: &Self) -> bool {
-        self.numbers() == other.numbers()
+        self.fields() == other.fields() || self.numbers() == other.numbers()
     }
 }
 
