@@ -1,7 +1,6 @@
 //! What a request took of one limit.
 
 use std::borrow::Borrow;
-use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use smallvec::SmallVec;
 use super::Limit;
 use super::demand::Demand;
 use super::snapshot::{Level, Snapshot};
-use crate::algebra::{State, Units, Verdict};
+use crate::algebra::Units;
 #[cfg(feature = "memory")]
 use crate::backend::ResetMark;
 use crate::backend::{Adjustment, BucketId, Key, Origin, Reading};
@@ -25,9 +24,8 @@ pub(crate) struct Grant<L = Arc<Limit>> {
     pub(crate) explicit_cost: bool,
     limit: L,
     pub(crate) key: Key,
-    first: PaidBucket,
-    /// The other shard.
-    second: Option<Box<PaidBucket>>,
+    /// One, or two for a limit in shards.
+    buckets: SmallVec<[PaidBucket; 1]>,
     /// The time of the decision.
     pub(crate) at: Timestamp,
 }
@@ -49,66 +47,57 @@ impl PaidBucket {
 impl<L> Grant<L> {
     /// The grant of a demand with these readings: one, or two for a limit in shards.
     pub(super) fn new(demand: Demand<L>, readings: &[Reading], at: Timestamp) -> Self {
-        let Demand { limit, key, explicit_cost, shards: [one, other], asked_at, .. } = demand;
-        let paid = |shard, reading: &Reading| {
+        let Demand { limit, key, explicit_cost, shards, asked_at, .. } = demand;
+        let paid = |(reading, shard): (&Reading, u32)| {
             let reading = if asked_at.is_none() { *reading } else { reading.with_mark(asked_at) };
             PaidBucket { shard, reading }
         };
-        let first = paid(one, readings.first().unwrap_or(&NOTHING));
-        let second = readings.get(1).map(|reading| Box::new(paid(other, reading)));
-        Self { explicit_cost, limit, key, first, second, at }
+        let buckets = readings.iter().zip(shards).map(paid).collect();
+        Self { explicit_cost, limit, key, buckets, at }
     }
 
     /// The same with another handle of the limit.
     pub(super) fn with_limit<'g, M>(&'g self, limit: impl FnOnce(&'g L) -> M) -> Grant<M> {
-        let &Self { explicit_cost, limit: ref own, ref key, first, ref second, at } = self;
-        let (key, second) = (key.clone(), second.clone());
-        Grant { explicit_cost, limit: limit(own), key, first, second, at }
+        let &Self { explicit_cost, limit: ref own, ref key, ref buckets, at } = self;
+        let (key, buckets) = (key.clone(), buckets.clone());
+        Grant { explicit_cost, limit: limit(own), key, buckets, at }
     }
 
     /// The wait until the buckets have what they granted. Both shards have the same.
-    pub(crate) const fn wait(&self) -> Duration {
-        self.first.reading.wait()
-    }
-
-    fn buckets(&self) -> impl Iterator<Item = &PaidBucket> {
-        iter::once(&self.first).chain(self.second.as_deref())
-    }
-
-    fn buckets_mut(&mut self) -> impl Iterator<Item = &mut PaidBucket> {
-        iter::once(&mut self.first).chain(self.second.as_deref_mut())
+    pub(crate) fn wait(&self) -> Duration {
+        self.buckets.first().map_or(Duration::ZERO, |bucket| bucket.reading.wait())
     }
 
     /// The buckets that paid. If both shards paid nothing, the first one.
     pub(crate) fn paid(&self) -> impl Iterator<Item = &PaidBucket> {
-        let any_paid = self.buckets().any(|bucket| bucket.reading.units() != 0);
+        let any_paid = self.buckets.iter().any(|bucket| bucket.reading.units() != 0);
         let paid = move |bucket: &&PaidBucket| !any_paid || bucket.reading.units() != 0;
-        self.buckets().filter(paid).take(if any_paid { 2 } else { 1 })
+        self.buckets.iter().filter(paid).take(if any_paid { 2 } else { 1 })
     }
 
     /// What all buckets have paid.
     fn units(&self) -> Units {
-        self.buckets().fold(0, |all, bucket| all.saturating_add(bucket.reading.units()))
+        self.buckets.iter().fold(0, |all, bucket| all.saturating_add(bucket.reading.units()))
     }
 
     /// The store that was paid.
     pub(crate) fn origin(&self) -> Origin {
-        self.buckets().map(|bucket| bucket.reading.origin()).reduce(Origin::and).unwrap_or_default()
+        self.buckets
+            .iter()
+            .map(|bucket| bucket.reading.origin())
+            .reduce(Origin::and)
+            .unwrap_or_default()
     }
 
     /// Adds what was charged on top of it. If the bucket was reset in between, the grant returns
     /// nothing: it does not know which part it took before.
     pub(crate) fn add(&mut self, more: &Self) {
-        for (paid, added) in self.buckets_mut().zip(more.buckets()) {
+        for (paid, added) in self.buckets.iter_mut().zip(&more.buckets) {
             paid.reading = paid.reading.with_more(&added.reading);
         }
         self.at = more.at;
     }
 }
-
-/// Of a bucket that was not named; a complete answer has none.
-const NOTHING: Reading =
-    Reading::in_micros(Verdict::Admitted, State { value: 0, ts: Timestamp::UNIX_EPOCH }, 0, 0);
 
 impl<L: Borrow<Limit>> Grant<L> {
     pub(crate) fn limit(&self) -> &Limit {
@@ -128,7 +117,7 @@ impl<L: Borrow<Limit>> Grant<L> {
     /// How the limit stood after this.
     pub(crate) fn level(&self) -> Level {
         let readings: SmallVec<[Reading; 2]> =
-            self.buckets().map(|bucket| bucket.reading).collect();
+            self.buckets.iter().map(|bucket| bucket.reading).collect();
         let cost = self.limit().bucket().tokens(self.units()).whole();
         Level::new(self.limit(), &readings, cost, self.at)
     }
@@ -151,11 +140,11 @@ impl<L: Borrow<Limit>> Grant<L> {
         let cost = bucket.units(actual).unwrap_or(Units::MAX);
         let back = self.units().saturating_sub(cost);
         // A shard returns at most what it paid. If more is to be taken, the first one pays it.
-        let second = self.second.as_ref().map_or(0, |bucket| bucket.reading.units());
+        let second = self.buckets.get(1).map_or(0, |bucket| bucket.reading.units());
         let to_second = back.clamp(0, second.max(0));
         let to_first = back.saturating_sub(to_second);
         let parts = [(to_first, true), (to_second, second != 0)];
-        let parts = self.buckets().zip(parts).filter(|&(_, (_, named))| named);
+        let parts = self.buckets.iter().zip(parts).filter(|&(_, (_, named))| named);
         parts.map(move |(PaidBucket { shard, reading }, (units, _))| {
             let id = self.limit().bucket_of(&self.key).shard(*shard);
             let refund = match late {
@@ -171,8 +160,8 @@ impl Grant {
     /// Notes that buckets were reset while a waiter stood in their lines: they paid after the reset.
     #[cfg(feature = "memory")]
     pub(super) fn outlive_resets(&mut self, mark_of: impl Fn(BucketId<'_>) -> Option<ResetMark>) {
-        let Self { limit, key, first, second, .. } = self;
-        for bucket in iter::once(first).chain(second.as_deref_mut()) {
+        let Self { limit, key, buckets, .. } = self;
+        for bucket in buckets {
             if let Some(mark) = mark_of(limit.bucket_of(key).shard(bucket.shard)) {
                 bucket.reading = bucket.reading.with_mark(mark);
             }
@@ -196,7 +185,9 @@ impl Grant {
         let mut demand = Demand::new(Arc::clone(&self.limit));
         demand.key = self.key.clone();
         demand.set_cost(tokens);
-        demand.shards = [self.first.shard, self.second.as_ref().map_or(0, |other| other.shard)];
+        for (shard, bucket) in demand.shards.iter_mut().zip(&self.buckets) {
+            *shard = bucket.shard;
+        }
         demand.is_drawn = true;
         demand
     }

@@ -24,8 +24,8 @@ use crate::clock::Timestamp;
 
 /// Leave to run the work now; its tokens are taken.
 ///
-/// A permit borrows the limiter and the limits, so that a request that only wants to run copies
-/// nothing. Call [`into_owned`](Self::into_owned) before you move it into a stream, a task or a
+/// A permit borrows the limiter and the limits, so that a call in memory which only wants to run
+/// copies nothing. Call [`into_owned`](Self::into_owned) before you move it into a stream, a task or a
 /// struct. [`settle`](Self::settle) and [`refund`](Self::refund) borrow nothing and can be spawned
 /// as they are. Dropping a permit gives nothing back: the work then costs what was taken. Where a limit
 /// counts work that runs, [`in_flight`](Self::in_flight) makes a guard of it.
@@ -139,7 +139,7 @@ impl<'l, const N: usize> Paid<'l, N> {
         (demand.key, demand.explicit_cost) = (self.key.clone(), explicit_cost);
         (demand.shards, demand.asked_at) = (shards, mark);
         let readings = left.into_iter().zip(units).map(|(left, units)| taken(left, units));
-        Grant::new(demand, &readings.collect::<SmallVec<[Reading; N]>>(), at)
+        Grant::new(demand, &readings.collect::<SmallVec<[Reading; 2]>>(), at)
     }
 }
 
