@@ -211,7 +211,7 @@ pub use self::in_flight::InFlight;
 pub use self::permit::{Permit, Settle};
 pub use self::rate_limited::RateLimited;
 
-pub use self::reservation::{Ready, Reservation};
+pub use self::reservation::Reservation;
 pub use self::waiting::Waiting;
 
 pub use self::peek::{PeekCall, ResetCall};

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use std::{fmt, iter, mem};
+use std::{iter, mem};
 
 use super::Limit;
 use super::decide::{Asking, Decided};
@@ -180,7 +180,8 @@ impl Reservation {
     ///
     /// Dropping the future cancels the reservation.
     #[doc(alias("wait_until_ready", "until_ready"))]
-    pub fn ready(self) -> Ready {
+    #[must_use = "dropping it cancels the reservation"]
+    pub fn ready(self) -> impl Future<Output = Permit<'static>> + Send + Unpin {
         Ready(Some(Box::pin(async move {
             let ReservationInner { mut grants, slot, waits, jitter, stay } = *self.0;
             if !waits {
@@ -251,12 +252,7 @@ impl Drop for HeldGrants {
 }
 
 /// The future of [`Reservation::ready`].
-///
-/// # Cancel safety
-///
-/// Dropping it cancels the reservation.
-#[must_use = "dropping it cancels the reservation"]
-pub struct Ready(Option<Pin<Box<dyn Future<Output = Permit<'static>> + Send>>>);
+struct Ready(Option<Pin<Box<dyn Future<Output = Permit<'static>> + Send>>>);
 
 impl Future for Ready {
     type Output = Permit<'static>;
@@ -267,11 +263,5 @@ impl Future for Ready {
         let permit = ready!(waiting.as_mut().poll(cx));
         self.0 = None;
         Poll::Ready(permit)
-    }
-}
-
-impl fmt::Debug for Ready {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Ready(waiting)" } else { "Ready(done)" })
     }
 }

@@ -6,7 +6,6 @@ use tollgate_testing::cases::seeds;
 use tollgate_testing::dice::Dice;
 use tollgate_testing::shared::Shared;
 
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
@@ -15,10 +14,10 @@ use tokio::time::{Instant, advance};
 use tollgate::algebra::{Bucket, check_history};
 use tollgate::backend::Memory;
 use tollgate::clock::{Clock, TokioClock};
-use tollgate::limiter::{Permit, Ready, Reservation};
+use tollgate::limiter::{Permit, Reservation};
 use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
 
-use tollgate_testing::queue::{Late, poll, reserve, settled, waiter};
+use tollgate_testing::queue::{Late, Turn, poll, reserve, settled, waiter};
 use tollgate_testing::{at_once, is_admitted};
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -371,7 +370,7 @@ async fn waiters_that_leave_in_any_order_leave_nothing_of_a_queue_behind() {
 /// owned tried to leave that queue.
 #[tokio::test(start_paused = true)]
 async fn a_waker_may_own_another_waiter_of_its_queue() {
-    struct Owner(#[expect(dead_code, reason = "dropped with the waker")] Mutex<Pin<Box<Ready>>>);
+    struct Owner(#[expect(dead_code, reason = "dropped with the waker")] Mutex<Turn>);
 
     impl Wake for Owner {
         fn wake(self: Arc<Self>) {}
@@ -475,12 +474,12 @@ async fn history(seed: u64, quota: &Quota, settles: bool) -> Record {
     let store = Shared::new();
     let limiter = store.limiter();
     let mut ran = Vec::new();
-    let mut waiting: Vec<(u64, Pin<Box<Ready>>)> = Vec::new();
+    let mut waiting: Vec<(u64, Turn)> = Vec::new();
     let mut planned: Vec<(u64, Reservation)> = Vec::new();
     let mut permits: Vec<(u64, Permit<'static>)> = Vec::new();
     let mut given = Vec::new();
 
-    let serve = |waiting: &mut Vec<(u64, Pin<Box<Ready>>)>,
+    let serve = |waiting: &mut Vec<(u64, Turn)>,
                  ran: &mut Vec<(Timestamp, u64)>,
                  permits: &mut Vec<(u64, Permit<'static>)>| {
         waiting.retain_mut(|(cost, waiter)| {

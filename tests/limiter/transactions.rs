@@ -3,10 +3,9 @@
 //! Time is a manual clock or tokio's paused one.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -15,11 +14,11 @@ use tokio::time::{Instant, advance};
 use tollgate::algebra::{State, Terms, Verdict, charge, check_history};
 use tollgate::backend::{BucketId, Memory};
 use tollgate::clock::{Clock, ManualClock, TokioClock};
-use tollgate::limiter::{LimitCall, Permit, Ready, Reservation, Snapshot};
+use tollgate::limiter::{LimitCall, Reservation, Snapshot};
 use tollgate::{HOUR, Key, Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND, Timestamp};
 use tollgate_testing::cases::{seeds, times};
 use tollgate_testing::dice::Dice;
-use tollgate_testing::queue::{Late, ms, paused, settled, tokens};
+use tollgate_testing::queue::{Late, Turn, ms, paused, poll, settled, tokens};
 use tollgate_testing::shared::Shared;
 use tollgate_testing::{START, at_once, is_admitted, quotas, store};
 
@@ -517,17 +516,10 @@ fn reserved(call: LimitCall<'_>) -> Reservation {
 
 /// A reservation in the queue.
 #[track_caller]
-fn waiter(call: LimitCall<'_>) -> Pin<Box<Ready>> {
+fn waiter(call: LimitCall<'_>) -> Turn {
     let mut waiter = Box::pin(reserved(call).ready());
     assert!(poll(&mut waiter).is_none(), "its instant has not come");
     waiter
-}
-
-fn poll(waiter: &mut Pin<Box<Ready>>) -> Option<Permit<'static>> {
-    match waiter.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(permit) => Some(permit),
-        Poll::Pending => None,
-    }
 }
 
 fn owed(limiter: &RateLimiter) -> [f64; 3] {
@@ -787,8 +779,8 @@ async fn each_bucket_stays_within_its_bound_when_slots_are_reassigned() {
         let mut ran = [vec![], vec![]];
         // The slots by their promised instants. A slot that was undone may be reserved again.
         let mut slots: HashMap<Timestamp, [Timestamp; 2]> = HashMap::new();
-        let mut waiting: Vec<([u64; 2], Pin<Box<Ready>>)> = Vec::new();
-        let serve = |waiting: &mut Vec<([u64; 2], Pin<Box<Ready>>)>,
+        let mut waiting: Vec<([u64; 2], Turn)> = Vec::new();
+        let serve = |waiting: &mut Vec<([u64; 2], Turn)>,
                      slots: &HashMap<Timestamp, [Timestamp; 2]>,
                      ran: &mut [Vec<(Timestamp, u64)>; 2]| {
             waiting.retain_mut(|(costs, waiter)| {

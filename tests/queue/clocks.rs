@@ -3,7 +3,6 @@
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,10 +12,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::backend::{CircuitBreaker, Memory};
 use tollgate::clock::{Clock, ManualClock, TokioClock};
-use tollgate::limiter::{Ready, Reservation};
+use tollgate::limiter::Reservation;
 use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
 use tollgate_testing::queue::{
-    Held, Late, Recorder, ms, poll, reserve, reserved, send, settled, tokens, waiter,
+    Held, Late, Recorder, Turn, ms, poll, reserve, reserved, send, settled, tokens, waiter,
 };
 use tollgate_testing::{START, at_once, limiter};
 use tower::Layer;
@@ -35,7 +34,7 @@ async fn late_reservation(store: &Late, limiter: &RateLimiter) -> (Held, JoinHan
 
 /// Waits in a task of its own, which fails if the waiter is woken again and again without a grant.
 /// (Such a waiter would also keep the paused clock from advancing.)
-fn at_rest(mut waiter: Pin<Box<Ready>>) -> JoinHandle<usize> {
+fn at_rest(mut waiter: Turn) -> JoinHandle<usize> {
     tokio::spawn(async move {
         let polls = AtomicUsize::new(0);
         let _permit = std::future::poll_fn(|cx| {

@@ -3,15 +3,12 @@
 //!
 //! Time is that of the runtime and stands still. The tests count steps, and measure no time.
 
-use std::pin::Pin;
-
 use tokio::task::JoinHandle;
 use tokio::time::advance;
-use tollgate::limiter::Ready;
 use tollgate::{Key, Limit, Quota, RateLimiter, SECOND, Timestamp};
 use tollgate_testing::at_once;
 use tollgate_testing::dice::Dice;
-use tollgate_testing::queue::{Held, Late, lines, poll, reserve, reserved, settled, tokens};
+use tollgate_testing::queue::{Held, Late, Turn, lines, poll, reserve, reserved, settled, tokens};
 use tollgate_testing::shared::Shared;
 
 /// One a second, and nothing saved up.
@@ -20,7 +17,7 @@ static SHARED: Limit = Limit::new("shared", Quota::token_bucket(1, SECOND).capac
 
 struct Waiting {
     promised: Timestamp,
-    ready: Pin<Box<Ready>>,
+    ready: Turn,
 }
 
 fn waits(limiter: &RateLimiter, cost: u64) -> Waiting {

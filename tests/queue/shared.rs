@@ -3,19 +3,20 @@
 //!
 //! Time is the runtime's and stands still, so instants are exact whatever the machine does.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep};
-use tollgate::limiter::{Permit, Ready};
+use tollgate::limiter::Permit;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
 use tollgate_testing::at_once;
 use tollgate_testing::cases::{seeds, times};
 use tollgate_testing::dice::Dice;
-use tollgate_testing::queue::{Late, lines, ms, poll, reserve, reserved, settled, tokens, waiter};
+use tollgate_testing::queue::{
+    Late, Turn, lines, ms, poll, reserve, reserved, settled, tokens, waiter,
+};
 use tollgate_testing::shared::{Counts, History, Shared};
 
 /// One a second, and nothing saved up.
@@ -29,7 +30,7 @@ fn take(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Permit<'static> {
 }
 
 /// When this waiter ran. Nothing polls it before this call.
-async fn ran_after(waiter: Pin<Box<Ready>>, start: Instant) -> Duration {
+async fn ran_after(waiter: Turn, start: Instant) -> Duration {
     let _permit = waiter.await;
     start.elapsed()
 }
@@ -370,7 +371,7 @@ struct Waiting {
     cost: u64,
     made: Timestamp,
     promised: Timestamp,
-    ready: Pin<Box<Ready>>,
+    ready: Turn,
 }
 
 impl Play {

@@ -23,7 +23,7 @@ use tokio::sync::RwLock;
 use tokio::time::Instant;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::{ManualClock, TokioClock};
-use tollgate::limiter::{LimitCall, PeekCall, PenaltyCall, Ready, ReserveCall, ResetCall, Settle};
+use tollgate::limiter::{LimitCall, PeekCall, PenaltyCall, ReserveCall, ResetCall, Settle};
 use tollgate::{
     HOUR, Limit, MINUTE, Permit, Quota, RateLimited, RateLimiter, Reservation, SECOND, Snapshot,
 };
@@ -106,7 +106,6 @@ const _: () = {
     is_send_sync::<Snapshot>();
     is_send_sync::<RateLimited>();
     is_static::<Settle>();
-    is_static::<Ready>();
     is_static::<Reservation>();
     is_static::<Snapshot>();
     is_error::<RateLimited>();
@@ -118,11 +117,15 @@ const _: () = {
     assert!(size_of::<Result<Permit<'_>, RateLimited>>() == size_of::<Permit<'_>>());
 };
 
-/// `Ready` holds a timer, so it is pinned, and can be moved to another thread.
-#[test]
-fn ready_can_be_sent() {
-    const fn is_send<T: Send>() {}
-    const { is_send::<Ready>() };
+/// The future has no name, and can be stored, spawned and polled in place.
+#[tokio::test]
+async fn ready_can_be_moved() {
+    fn moves<F: Future + Unpin>(future: F) -> F {
+        future
+    }
+
+    let reservation = standing_still().limit(&SPACED).reserve().await.unwrap();
+    assert_eq!(moves(spawnable(reservation.ready())).await.remaining(), 0);
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory, OwnedAdjustment,
 };
 use tollgate::clock::TokioClock;
-use tollgate::limiter::{Permit, Ready, Reservation};
+use tollgate::limiter::{Permit, Reservation};
 use tollgate::{Limit, RateLimiter};
 use tower::{Service, ServiceExt};
 
@@ -55,18 +55,21 @@ pub fn reserve(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Reservation {
     later(at_once(limiter.limit(limit).cost(cost).reserve()).unwrap())
 }
 
+/// A reservation that waits for its turn.
+pub type Turn = Pin<Box<dyn Future<Output = Permit<'static>> + Send>>;
+
 /// A reservation in the queue.
 #[track_caller]
-pub fn waiter(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Pin<Box<Ready>> {
+pub fn waiter(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Turn {
     let mut waiter = Box::pin(reserve(limiter, limit, cost).ready());
     assert!(poll(&mut waiter).is_none(), "its instant has not come");
     waiter
 }
 
 /// Polls a waiter. It wakes no task.
-pub fn poll(waiter: &mut Pin<Box<Ready>>) -> Option<Permit<'static>> {
-    match waiter.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(permit) => Some(permit),
+pub fn poll<F: Future + Unpin>(waiter: &mut F) -> Option<F::Output> {
+    match Pin::new(waiter).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => Some(answer),
         Poll::Pending => None,
     }
 }

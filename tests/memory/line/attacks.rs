@@ -1,16 +1,15 @@
 //! Attacks on the queue of the memory store: races, extreme values, changed quotas and full stores.
 
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
 use tokio::time::{Instant, advance};
 use tollgate::backend::Memory;
 use tollgate::clock::{ManualClock, TokioClock};
-use tollgate::limiter::{Permit, Ready};
+use tollgate::limiter::Permit;
 use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND};
 use tollgate_testing::cases::{seeds, times};
-use tollgate_testing::queue::{lines, ms, paused, poll, reserve, settled, tokens, waiter};
+use tollgate_testing::queue::{Turn, lines, ms, paused, poll, reserve, settled, tokens, waiter};
 use tollgate_testing::{START, at_once, is_admitted};
 
 static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
@@ -22,7 +21,7 @@ fn take(limiter: &RateLimiter, limit: &Limit, cost: u64) -> Permit<'static> {
 }
 
 /// A waker that polls its waiter in place, and settles the work at once.
-struct InPlace(Mutex<Option<(Pin<Box<Ready>>, u64)>>);
+struct InPlace(Mutex<Option<(Turn, u64)>>);
 
 impl Wake for InPlace {
     fn wake(self: Arc<Self>) {
@@ -376,7 +375,7 @@ fn threads_that_give_all_back_leave_full_buckets() {
             let limiter = limiter.clone();
             scope.spawn(move || {
                 let mut dice = tollgate_testing::dice::Dice(thread);
-                let mut held: Vec<(Pin<Box<Ready>>, Option<Permit<'static>>)> = Vec::new();
+                let mut held: Vec<(Turn, Option<Permit<'static>>)> = Vec::new();
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_time()
                     .start_paused(true)

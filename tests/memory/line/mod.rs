@@ -10,7 +10,6 @@ mod plans;
 mod rules;
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use model::ModelBucket;
@@ -19,11 +18,11 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep_until};
 use tollgate::backend::Memory;
 use tollgate::clock::{Clock, TokioClock};
-use tollgate::limiter::{LimitCall, Permit, Ready, Reservation};
+use tollgate::limiter::{LimitCall, Permit, Reservation};
 use tollgate::{Limit, Quota, RateLimiter};
 use tollgate_testing::cases::seeds;
 use tollgate_testing::dice::Dice;
-use tollgate_testing::queue::{ms, poll};
+use tollgate_testing::queue::{Turn, ms, poll};
 use tollgate_testing::{at_once, is_admitted};
 
 /// How a request waits.
@@ -33,7 +32,7 @@ enum Waits {
     /// It was not polled yet.
     Reserved(Reservation),
     /// It was polled, and is polled again only if the history says so.
-    Polled(Pin<Box<Ready>>),
+    Polled(Turn),
     /// It has left, or its work has run.
     Gone,
 }

@@ -6,8 +6,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tollgate::backend::Key;
-use tollgate::limiter::{Permit, Ready, Reservation};
+use tollgate::limiter::{Permit, Reservation};
 use tollgate::{Limit, RateLimited, RateLimiter};
+use tollgate_testing::queue::Turn;
 
 pub(super) fn keys() -> [Key; 2] {
     [Key::GLOBAL, Key::from("alice")]
@@ -45,7 +46,7 @@ pub(super) enum Holding {
     Nothing,
     Permit(Permit<'static>),
     Reservation(Reservation),
-    InLine(Pin<Box<Ready>>),
+    InLine(Turn),
 }
 
 impl Holding {

@@ -12,8 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
-use tollgate::limiter::Ready;
-use tollgate::{Key, Limit, Quota, RateLimiter, SECOND};
+use tollgate::{Key, Limit, Permit, Quota, RateLimiter, SECOND};
 
 use crate::store::Shared;
 
@@ -124,7 +123,8 @@ impl fmt::Display for Order {
     }
 }
 
-type Line = Vec<Option<Pin<Box<Ready>>>>;
+type Turn = Pin<Box<dyn Future<Output = Permit<'static>>>>;
+type Line = Vec<Option<Turn>>;
 
 /// All that came before the patience ended.
 async fn enter(limiter: &RateLimiter, requests: u64, waiting: Waiting) -> Line {
@@ -141,7 +141,8 @@ async fn enter(limiter: &RateLimiter, requests: u64, waiting: Waiting) -> Line {
             Waiting::Blocked => limiter.limit(&LIMIT),
             Waiting::ManyKeys => limiter.limit(&OWN).key(Key::from(number)).and(&LIMIT),
         };
-        line.push(Some(waits(call.reserve().await.expect("the debt is allowed").ready())));
+        let reservation = call.reserve().await.expect("the debt is allowed");
+        line.push(Some(waits(Box::pin(reservation.ready()))));
     }
     if let Waiting::Blocked = waiting {
         let block = limiter.block(&LIMIT, Duration::from_secs(86_400));
@@ -150,8 +151,7 @@ async fn enter(limiter: &RateLimiter, requests: u64, waiting: Waiting) -> Line {
     line
 }
 
-fn waits(ready: Ready) -> Pin<Box<Ready>> {
-    let mut ready = Box::pin(ready);
+fn waits(mut ready: Turn) -> Turn {
     let asked = ready.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(asked.is_pending(), "no turn has come");
     ready
