@@ -9,7 +9,7 @@ use super::progress::{BucketCall, Progress};
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot};
 use crate::algebra::{Terms, Units, charge, charge_slower};
-use crate::backend::{Debtor, DebtorKind, DebtorQuery, DebtorReport, Reading};
+use crate::backend::{Debtor, DebtorQuery, DebtorReport, Reading};
 use crate::clock::Timestamp;
 
 impl RateLimiter {
@@ -94,10 +94,17 @@ pub struct DebtorsCall<'l> {
 }
 
 impl DebtorsCall<'_> {
-    /// Lists keys of this kind only; of both if not set.
-    pub fn only(mut self, kind: impl Into<Option<DebtorKind>>) -> Self {
+    /// Lists blocked keys only, which no time frees before the block ends.
+    pub fn only_blocked(mut self) -> Self {
         self.call.progress.restart();
-        self.query = self.query.only(kind);
+        self.query = self.query.only_blocked();
+        self
+    }
+
+    /// Lists only keys in debt that are not blocked.
+    pub fn only_in_debt(mut self) -> Self {
+        self.call.progress.restart();
+        self.query = self.query.only_in_debt();
         self
     }
 

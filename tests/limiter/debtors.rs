@@ -1,9 +1,10 @@
 //! The list of debtors: in memory, and through wrappers.
 
 use tollgate::backend::{
-    Adjustment, Answer, Applied, Backend, BucketId, Charge, DebtorKind, DebtorReport, Memory,
+    Adjustment, Answer, Applied, Backend, BucketId, Charge, DebtorReport, Memory,
 };
 use tollgate::clock::ManualClock;
+use tollgate::limiter::DebtorsCall;
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter, Snapshot, Timestamp};
 use tollgate_testing::{START, at_once, debtors, limiter, store};
 
@@ -28,18 +29,18 @@ fn memory_counts_by_numbers_what_it_cannot_name() {
     at_once(limiter.block(&LOGIN, DAY).key("mallory")).unwrap();
     at_once(limiter.block(&ALIKE, DAY).key("mallory")).unwrap();
     at_once(limiter.block(&API, DAY * 3).key("mallory")).unwrap();
-    let found = |kind| count(at_once(limiter.debtors(&LOGIN).only(kind)).unwrap());
+    let found = |call: DebtorsCall<'_>| count(at_once(call).unwrap());
     // Limits with the same numbers count together.
-    assert_eq!(found(None), (10, 2));
+    assert_eq!(found(limiter.debtors(&LOGIN)), (10, 2));
     let whole = at_once(limiter.debtors(&LOGIN)).unwrap();
     assert!(matches!(whole, DebtorReport::Count { at: START, next: None, .. }), "{whole:?}");
-    assert_eq!(found(Some(DebtorKind::Blocked)), (0, 2));
-    assert_eq!(found(Some(DebtorKind::InDebt)), (10, 0));
+    assert_eq!(found(limiter.debtors(&LOGIN).only_blocked()), (0, 2));
+    assert_eq!(found(limiter.debtors(&LOGIN).only_in_debt()), (10, 0));
     assert_eq!(count(at_once(limiter.debtors(&API)).unwrap()), (0, 1));
     clock.advance(HOUR);
-    assert_eq!(found(None).0, 0, "they have gained what they owed");
+    assert_eq!(found(limiter.debtors(&LOGIN)).0, 0, "they have gained what they owed");
     at_once(limiter.reset(&LOGIN).key("mallory")).unwrap();
-    assert_eq!(found(None).1, 1);
+    assert_eq!(found(limiter.debtors(&LOGIN)).1, 1);
 }
 
 /// A count ends after some 65,000 places, and goes on where it ended.

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::path::{below, encode, key_segment};
-use super::query::{ListQuery, name_of};
-use tollgate::backend::{Debtor, DebtorKind, OnFailure};
+use super::query::{BLOCKED, IN_DEBT, ListQuery, state_of};
+use tollgate::backend::{Debtor, OnFailure};
 use tollgate::clock::Timestamp;
 use tollgate::limiter::{Limit, Snapshot};
 use tollgate::quota::Kind;
@@ -77,7 +77,7 @@ fn debtor(debtor: &Debtor<Snapshot>, path: &str) -> Value {
     fields.remove("limit");
     let href = debtor.key().as_key().map(|_| below(path, key_segment(&key)));
     fields.insert("href".to_owned(), json!(href));
-    fields.insert("state".to_owned(), json!(name_of(debtor.kind())));
+    fields.insert("state".to_owned(), json!(state_of(debtor)));
     if debtor.snapshot().limit().quota().get_shards() > 1 {
         // The numbers of this shard, and not the estimate for all.
         fields.insert("shard".to_owned(), json!(debtor.shard_index()));
@@ -109,10 +109,9 @@ pub(super) struct Count {
 /// A count; `debtors` is null, and no empty list.
 pub(super) fn count(limit: &Limit, query: &ListQuery, count: &Count) -> Value {
     let mut counts = Map::new();
-    for (kind, found) in [(DebtorKind::InDebt, count.in_debt), (DebtorKind::Blocked, count.blocked)]
-    {
+    for (kind, found) in [(IN_DEBT, count.in_debt), (BLOCKED, count.blocked)] {
         if query.kind.is_none_or(|only| only == kind) {
-            counts.insert(name_of(kind).to_owned(), json!(found));
+            counts.insert(kind.to_owned(), json!(found));
         }
     }
     json!({

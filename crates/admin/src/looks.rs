@@ -52,7 +52,7 @@ pub(super) async fn list_debtors(
 ) -> Result<Response, AdminError> {
     let limit = state.limit(&path::segments(path)?)?;
     let asked = ListQuery::parse(asked.as_deref())?;
-    let call = state.limiter().debtors(limit).max(asked.max).only(asked.kind);
+    let call = asked.only(state.limiter().debtors(limit)).max(asked.max);
     match call.after(asked.after.clone()).await? {
         DebtorReport::Page { at, debtors, next } => {
             let next = next.map(|next| asked.following(&next));
@@ -80,7 +80,7 @@ async fn count_all(
 ) -> Result<Count, RateLimited> {
     while let Some(cursor) = next {
         yield_now().await;
-        let call = limiter.debtors(limit).only(asked.kind).after(cursor);
+        let call = asked.only(limiter.debtors(limit)).after(cursor);
         // Not reached: a store that counts does not list.
         let DebtorReport::Count { at, in_debt, blocked, next: more } = call.await? else { break };
         let in_debt = count.in_debt.saturating_add(in_debt);

@@ -1,8 +1,9 @@
 //! The parameters of a query.
 
 use super::error::AdminError;
-use tollgate::backend::{DebtorKind, DebtorQuery};
+use tollgate::backend::{Debtor, DebtorQuery};
 use tollgate::kit::excerpt;
+use tollgate::limiter::DebtorsCall;
 
 /// The largest page.
 const MAX: usize = 1_000;
@@ -10,7 +11,8 @@ const MAX: usize = 1_000;
 /// What a list is asked for.
 #[derive(Debug)]
 pub(super) struct ListQuery {
-    pub(super) kind: Option<DebtorKind>,
+    /// One of the two words for the state of a bucket.
+    pub(super) kind: Option<&'static str>,
     pub(super) max: usize,
     pub(super) after: Option<String>,
 }
@@ -39,23 +41,30 @@ impl ListQuery {
 
     /// The query of the page behind this one.
     pub(super) fn following(&self, next: &str) -> String {
-        let state = self.kind.map_or(String::new(), |kind| format!("&state={}", name_of(kind)));
+        let state = self.kind.map_or(String::new(), |kind| format!("&state={kind}"));
         format!("?after={}&max={}{state}", super::path::encode(next), self.max)
     }
-}
 
-/// The word for a kind.
-pub(super) const fn name_of(kind: DebtorKind) -> &'static str {
-    match kind {
-        DebtorKind::InDebt => "debt",
-        DebtorKind::Blocked => "blocked",
-        _ => "other",
+    /// The call for the state that is asked for.
+    pub(super) fn only<'l>(&self, call: DebtorsCall<'l>) -> DebtorsCall<'l> {
+        match self.kind {
+            None => call,
+            Some(BLOCKED) => call.only_blocked(),
+            Some(_) => call.only_in_debt(),
+        }
     }
 }
 
-fn kind(name: &str) -> Result<DebtorKind, AdminError> {
-    let kinds = [DebtorKind::InDebt, DebtorKind::Blocked];
-    kinds.into_iter().find(|kind| name_of(*kind) == name).ok_or_else(|| {
+pub(super) const BLOCKED: &str = "blocked";
+pub(super) const IN_DEBT: &str = "debt";
+
+/// The word for the state of a bucket.
+pub(super) fn state_of<S>(debtor: &Debtor<S>) -> &'static str {
+    if debtor.is_blocked() { BLOCKED } else { IN_DEBT }
+}
+
+fn kind(name: &str) -> Result<&'static str, AdminError> {
+    [BLOCKED, IN_DEBT].into_iter().find(|kind| *kind == name).ok_or_else(|| {
         AdminError::bad_request(format!(
             "state `{}` is unknown (use `blocked` or `debt`, or leave it out for both)",
             excerpt(name)

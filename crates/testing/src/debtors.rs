@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::future::join_all;
-use tollgate::backend::{DebtorKind, DebtorReport};
+use tollgate::backend::DebtorReport;
 use tollgate::{DAY, Limit, Quota, RateLimiter};
 
 use crate::cases::times;
@@ -52,22 +52,28 @@ async fn fill(limiter: &RateLimiter) {
     }
 }
 
-/// How often each key is listed from the first page to the last, and how many pages there are.
+/// How often each key is listed from the first page to the last, and how many pages there are: of
+/// the keys that are blocked, of those that are not, or of both.
 pub async fn list(
     limiter: &RateLimiter,
     limit: &Limit,
-    kind: Option<DebtorKind>,
+    blocked: Option<bool>,
     max: usize,
 ) -> (BTreeMap<String, usize>, usize) {
     let (mut found, mut pages, mut cursor) = (BTreeMap::new(), 0, None);
     loop {
-        let report = limiter.debtors(limit).only(kind).max(max).after(cursor).await.unwrap();
+        let call = limiter.debtors(limit).max(max).after(cursor);
+        let report = match blocked {
+            None => call.await.unwrap(),
+            Some(true) => call.only_blocked().await.unwrap(),
+            Some(false) => call.only_in_debt().await.unwrap(),
+        };
         let DebtorReport::Page { at, debtors, next } = report else { panic!("{report:?}") };
         pages += 1;
         assert!(debtors.len() <= max);
         for debtor in debtors {
             assert!(debtor.snapshot().at() == at && debtor.snapshot().remaining() == 0);
-            assert!(kind.is_none_or(|kind| debtor.kind() == kind), "{debtor:?}");
+            assert!(blocked.is_none_or(|blocked| debtor.is_blocked() == blocked), "{debtor:?}");
             *found.entry(debtor.key().to_string()).or_insert(0) += 1;
         }
         cursor = next;
@@ -78,12 +84,9 @@ pub async fn list(
 }
 
 /// The text forms of the keys that are due.
-fn due(kind: Option<DebtorKind>) -> Vec<String> {
-    let is_due = |key: &u32| match kind {
-        None => is_debtor(*key),
-        Some(DebtorKind::Blocked) => is_blocked(*key),
-        Some(_) => is_debtor(*key) && !is_blocked(*key),
-    };
+fn due(blocked: Option<bool>) -> Vec<String> {
+    let is_due =
+        |key: &u32| is_debtor(*key) && blocked.is_none_or(|blocked| is_blocked(*key) == blocked);
     let mut due: Vec<_> =
         keys().filter(is_due).map(|key| tollgate::Key::from(name(key)).to_text()).collect();
     due.sort_unstable();
@@ -93,20 +96,16 @@ fn due(kind: Option<DebtorKind>) -> Vec<String> {
 /// Pages of all sizes find each debtor of these keys exactly once.
 pub async fn each_is_found_once(limiter: &RateLimiter) {
     fill(limiter).await;
-    for (kind, max) in [
-        (None, 100),
-        (None, 7),
-        (None, usize::MAX),
-        (Some(DebtorKind::Blocked), 100),
-        (Some(DebtorKind::InDebt), 1_000),
-    ] {
-        let (found, pages) = list(limiter, &DAILY, kind, max).await;
-        let due = due(kind);
+    let lists =
+        [(None, 100), (None, 7), (None, usize::MAX), (Some(true), 100), (Some(false), 1_000)];
+    for (blocked, max) in lists {
+        let (found, pages) = list(limiter, &DAILY, blocked, max).await;
+        let due = due(blocked);
         assert!(pages >= due.len() / max, "{pages} pages of {max}");
         let twice: Vec<_> = found.iter().filter(|(_, times)| **times > 1).collect();
-        assert!(twice.is_empty(), "{kind:?}, {max}: {twice:?}");
+        assert!(twice.is_empty(), "{blocked:?}, {max}: {twice:?}");
         let found: Vec<_> = found.into_keys().collect();
-        assert!(found == due, "{kind:?}, {max}: {} of {}", found.len(), due.len());
+        assert!(found == due, "{blocked:?}, {max}: {} of {}", found.len(), due.len());
     }
 }
 

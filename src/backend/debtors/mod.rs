@@ -6,7 +6,8 @@ mod report;
 mod stored_key;
 mod unknown_cursor;
 
-pub use self::kind::DebtorKind;
+#[cfg(feature = "memory")]
+pub(super) use self::kind::DebtorKind;
 pub use self::query::DebtorQuery;
 pub use self::report::{Debtor, DebtorReport};
 pub use self::stored_key::StoredKey;

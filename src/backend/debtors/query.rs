@@ -18,7 +18,7 @@ use crate::clock::Timestamp;
 ///
 /// ```
 /// use tollgate::algebra::{Bucket, State};
-/// use tollgate::backend::{BucketRecord, DebtorKind, DebtorQuery, StoredKey};
+/// use tollgate::backend::{BucketRecord, DebtorQuery, StoredKey};
 /// use tollgate::{Key, MINUTE, Quota, Timestamp};
 ///
 /// let bucket = Bucket::new(&Quota::token_bucket(60, MINUTE))?;
@@ -30,12 +30,12 @@ use crate::clock::Timestamp;
 ///     BucketRecord::new(&bucket, State { value: -tokens * 1_000_000, ts })
 /// };
 /// let debtor = query.debtor(key.clone(), 0, &owing(3, now), now).unwrap();
-/// assert_eq!(debtor.kind(), DebtorKind::InDebt);
+/// assert!(!debtor.is_blocked());
 ///
 /// // A minute ago, it owed no more than a minute brings.
 /// assert_eq!(query.debtor(key.clone(), 0, &owing(60, earlier), now), None);
 /// let blocked = query.debtor(key, 0, &owing(1, now + MINUTE), now).unwrap();
-/// assert_eq!(blocked.kind(), DebtorKind::Blocked);
+/// assert!(blocked.is_blocked());
 /// # Ok::<(), tollgate::quota::QuotaError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -73,10 +73,17 @@ impl DebtorQuery {
         self
     }
 
-    /// Asks for buckets of this kind only; of both if not set.
+    /// Asks for blocked buckets only, which gain nothing until an instant that is still to come.
     #[must_use]
-    pub fn only(mut self, kind: impl Into<Option<DebtorKind>>) -> Self {
-        self.kind = kind.into();
+    pub fn only_blocked(mut self) -> Self {
+        self.kind = Some(DebtorKind::Blocked);
+        self
+    }
+
+    /// Asks only for buckets in debt that are not blocked.
+    #[must_use]
+    pub fn only_in_debt(mut self) -> Self {
+        self.kind = Some(DebtorKind::InDebt);
         self
     }
 
@@ -124,12 +131,6 @@ impl DebtorQuery {
     #[must_use]
     pub fn counts_in(&self, bucket: &Bucket) -> bool {
         self.bucket == *bucket || self.earlier.contains(bucket)
-    }
-
-    /// The kind that was set.
-    #[must_use]
-    pub const fn get_only(&self) -> Option<DebtorKind> {
-        self.kind
     }
 
     /// The largest number of buckets in a page.

@@ -116,10 +116,14 @@ impl<S> Debtor<S> {
         self.shard
     }
 
-    /// Why it is on the list.
+    /// Whether it gains nothing until an instant that is still to come: it is
+    /// [blocked](crate::algebra::block).
+    ///
+    /// Otherwise it owes tokens: to a penalty, to reservations, or to work that cost more than it
+    /// paid. So does a fixed window in which a block ends: it is closed until the next.
     #[must_use]
-    pub const fn kind(&self) -> DebtorKind {
-        self.kind
+    pub fn is_blocked(&self) -> bool {
+        self.kind == DebtorKind::Blocked
     }
 
     /// The exact tokens of this bucket, which are negative.

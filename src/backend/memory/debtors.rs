@@ -6,7 +6,8 @@ use smallvec::SmallVec;
 
 use super::shard::Shard;
 use super::shards::Shards;
-use crate::backend::{BackendError, BucketRecord, DebtorKind, DebtorQuery, DebtorReport};
+use crate::backend::debtors::DebtorKind;
+use crate::backend::{BackendError, BucketRecord, DebtorQuery, DebtorReport};
 use crate::clock::Timestamp;
 
 /// After so many slots a count ends, at the end of a shard: in less than a millisecond.

@@ -6,10 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::super::quotas::bucket;
 use super::super::subject::Subject;
 use super::super::trial::Trial;
-use tollgate::algebra::Bucket;
-use tollgate::backend::{
-    Adjustment, BucketId, DebtorKind, DebtorQuery, DebtorReport, Key, StoredKey,
-};
+use tollgate::algebra::{Bucket, State};
+use tollgate::backend::{Adjustment, BucketId, Debtor, DebtorQuery, DebtorReport, Key, StoredKey};
 use tollgate::clock::Timestamp;
 use tollgate::quota::{DAY, HOUR, MINUTE, Quota};
 
@@ -118,11 +116,12 @@ type ShownDebtor = (Option<String>, u32, i64, Timestamp);
 
 impl DebtorTrial<'_> {
     async fn check(&self, trial: &mut Trial, bucket: &Bucket) {
-        let [in_debt, blocked] = [DebtorKind::InDebt, DebtorKind::Blocked].map(Some);
-        let lists = [(None, 1), (None, 1_000), (in_debt, 3), (in_debt, 1_000), (blocked, 3)];
-        for (kind, max) in lists {
-            let query = DebtorQuery::new(self.own[0].limit(), bucket).only(kind).max(max);
-            self.check_list(trial, &query).await;
+        let all = DebtorQuery::new(self.own[0].limit(), bucket);
+        let [in_debt, blocked] = [all.clone().only_in_debt(), all.clone().only_blocked()];
+        for (query, max) in
+            [(&all, 1), (&all, 1_000), (&in_debt, 3), (&in_debt, 1_000), (&blocked, 3)]
+        {
+            self.check_list(trial, &query.clone().max(max)).await;
         }
     }
 
@@ -150,11 +149,14 @@ impl DebtorTrial<'_> {
         let mut missing: BTreeMap<(String, u32), BucketId<'_>> = self
             .own
             .iter()
-            .filter(|id| is_due(trial, query, **id, trial.time()))
+            .filter(|id| debtor(trial, query, **id, trial.time()).is_some())
             .map(|id| ((id.key().to_text(), id.shard_index()), *id))
             .collect();
         for (at, key, shard, value, ts) in found {
-            let is_here = |id: &BucketId<'_>| entry(trial, query, *id, at) == Some((value, ts));
+            let is_here = |id: &BucketId<'_>| {
+                let due = debtor(trial, query, *id, at).map(|due| due.state());
+                due == Some(State { value, ts })
+            };
             let place = match key.as_key() {
                 Some(key) => Some((key.to_text(), shard)),
                 None => {
@@ -178,14 +180,10 @@ impl DebtorTrial<'_> {
 
     fn check_count(&self, trial: &Trial, query: &DebtorQuery, at: Timestamp, found: [u64; 2]) {
         // A store without names knows a bucket by its numbers.
-        let due = |kind| {
-            let query = query.clone().only(kind);
-            let ids = self.own.iter().chain(self.foreign);
-            ids.filter(|id| is_due(trial, &query, **id, at)).count()
-        };
-        let due = [DebtorKind::InDebt, DebtorKind::Blocked].map(|kind| {
-            if query.get_only().is_none_or(|only| only == kind) { due(kind) } else { 0 }
-        });
+        let ids = self.own.iter().chain(self.foreign);
+        let listed: Vec<_> = ids.filter_map(|id| debtor(trial, query, *id, at)).collect();
+        let due = |blocked| listed.iter().filter(|one| one.is_blocked() == blocked).count();
+        let due = [false, true].map(due);
         let found = found.map(|found| usize::try_from(found).unwrap());
         if found != due {
             trial.fail_list(query, &format!("{due:?} in debt and blocked"), &found);
@@ -240,19 +238,8 @@ fn has_repeats(found: &[ListedBucket]) -> bool {
     places.len() < found.len()
 }
 
-/// The value and the time that are due in the list for this bucket.
-fn entry(
-    trial: &Trial,
-    query: &DebtorQuery,
-    id: BucketId<'_>,
-    at: Timestamp,
-) -> Option<(i64, Timestamp)> {
+/// What is due in the list for this bucket.
+fn debtor(trial: &Trial, query: &DebtorQuery, id: BucketId<'_>, at: Timestamp) -> Option<Debtor> {
     let record = trial.record(id)?;
-    let key = StoredKey::Key(id.key().clone());
-    let state = query.debtor(key, id.shard_index(), &record, at)?.state();
-    Some((state.value, state.ts))
-}
-
-fn is_due(trial: &Trial, query: &DebtorQuery, id: BucketId<'_>, at: Timestamp) -> bool {
-    entry(trial, query, id, at).is_some()
+    query.debtor(StoredKey::Key(id.key().clone()), id.shard_index(), &record, at)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use std::{env, fs, process};
 
-use tollgate::backend::{Debtor, DebtorKind, DebtorReport, Memory};
+use tollgate::backend::{Debtor, DebtorReport, Memory};
 use tollgate::clock::{Clock, ManualClock, SystemClock};
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, Snapshot};
 use tollgate_embedded::{Durability, Embedded};
@@ -106,8 +106,8 @@ async fn memory_counts_what_another_store_lists() {
                 shown.collect::<BTreeMap<_, _>>()
             };
             assert_eq!(shown(&named), shown(&page), "{seed}");
-            let listed = |kind| page.iter().filter(|one| one.kind() == kind).count();
-            let listed = [DebtorKind::InDebt, DebtorKind::Blocked].map(listed);
+            let listed = |blocked| page.iter().filter(|one| one.is_blocked() == blocked).count();
+            let listed = [false, true].map(listed);
             let counted = count(counting.debtors(&LOGIN).await.unwrap());
             assert_eq!(counted.map(|number| usize::try_from(number).unwrap()), listed, "{seed}");
             (debtors, counts) = (debtors + listed.iter().sum::<usize>(), counts + 1);

@@ -53,7 +53,7 @@ impl Records {
             || Debtor::new(key.clone(), id.shard_index(), query.bucket(), record.state(), now);
         match self.mistake {
             _ if !is_of_limit => None,
-            Mistake::ListsWhatOwesNothing if query.get_only().is_none() => Some(as_stored()),
+            Mistake::ListsWhatOwesNothing => Some(as_stored()),
             Mistake::ListsStatesAsStored => listed(record).map(|_| as_stored()),
             _ => listed(record),
         }
