@@ -78,7 +78,8 @@ use std::{fmt, iter};
 /// If layers are nested, lists are joined in one field, the outermost layer first. A field with
 /// room for one limit keeps the value of the inner layer if that is a refusal, or shows no more
 /// tokens than the outer limit has; otherwise, the outer layer replaces it. Fields of others, such as
-/// those of the upstream of a gateway, are [another matter](super::ForeignFields). Use the same dialects
+/// those of the upstream of a gateway, are [another
+/// matter](crate::RateLimitLayer::replace_foreign_fields). Use the same dialects
 /// in nested layers: draft 11 and draft 7 have fields with the same names and different contents. A
 /// [`RateLimited`](crate::RateLimited) that a handler returns sends draft 11.
 #[doc(alias("headers", "use_headers", "standardHeaders", "legacyHeaders"))]
@@ -89,7 +90,8 @@ pub enum Dialect {
     /// 11](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11): lists of
     /// all limits by their names.
     ///
-    /// Versions 8 to 10 have the same syntax. With a [`PartitionKey`](super::PartitionKey), each
+    /// Versions 8 to 10 have the same syntax. With a [partition
+    /// key](crate::RateLimitLayer::partition_key), each
     /// member has a parameter `pk`.
     #[default]
     Draft11,

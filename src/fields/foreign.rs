@@ -3,27 +3,8 @@
 use http::{HeaderMap, HeaderName};
 
 /// What becomes of fields about limits that are in a response already.
-///
-/// The upstream of a gateway may send limits of its own, which are not those of its clients.
-///
-/// Nested layers of this crate tell of all their limits, whatever the upstream sends, if only the
-/// innermost one replaces or removes: it alone sees nothing but fields of others. Fields that a handler
-/// sends by a [`Snapshot`](crate::Snapshot) are in the response already, too.
-///
-/// # Examples
-///
-/// ```
-/// use tollgate::fields::ForeignFields;
-/// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
-///
-/// const API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
-///
-/// let layer = RateLimiter::in_memory().layer(&API).foreign_fields(ForeignFields::Remove);
-/// # drop(layer);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ForeignFields {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ForeignFields {
     /// The limits of this layer come first in lists, and those of others follow, each name once. What
     /// is not a list of the same draft is dropped, as no parser reads both. In a field with room for
     /// one limit, and of two limits of one name, that of this layer stands, except in a refusal of the
@@ -32,8 +13,7 @@ pub enum ForeignFields {
     Keep,
     /// Fields that this layer sends replace those of the same names.
     Replace,
-    /// All fields about limits are removed, of whatever dialect: `RateLimit`, and all whose names begin
-    /// with `RateLimit-`, `X-RateLimit-` or `X-Rate-Limit-`. `Retry-After` stays.
+    /// All fields about limits are removed, of whatever dialect.
     Remove,
 }
 

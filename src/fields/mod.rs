@@ -16,10 +16,10 @@
 //!  "title":"Quota Exceeded","status":429,"violated-policies":["api"]}
 //! ```
 //!
-//! Choose other fields by their [`Dialect`], and a date in `Retry-After` by [`RetryAfter`]:
+//! Choose other fields by their [`Dialect`], and the form of `Retry-After` by a method of the layer:
 //!
 //! ```
-//! use tollgate::fields::{Dialect, RetryAfter};
+//! use tollgate::fields::Dialect;
 //! use tollgate::{Limit, MINUTE, Quota, RateLimiter};
 //!
 //! const API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
@@ -27,7 +27,7 @@
 //! let layer = RateLimiter::in_memory()
 //!     .layer(&API)
 //!     .dialects(Dialect::XRateLimit)
-//!     .retry_after(RetryAfter::Date);
+//!     .retry_after_date();
 //! # drop(layer);
 //! ```
 //!
@@ -60,9 +60,9 @@ pub(crate) use self::dialect::Dialects;
 pub use self::exact_wait::ExactWait;
 pub(crate) use self::exact_wait::put_exact_wait;
 pub(crate) use self::field_set::{FieldSet, FieldSetBuilder, Member};
-pub use self::foreign::ForeignFields;
+pub(crate) use self::foreign::ForeignFields;
 pub(crate) use self::grpc::{has_grpc_failed, is_grpc, status_of};
-pub use self::partition_key::PartitionKey;
+pub(crate) use self::partition_key::PartitionKey;
 pub(crate) use self::policy::{FieldNumbers, KeptPolicy, PolicyText};
 #[cfg(feature = "axum")]
 pub(crate) use self::problem::push_string as push_json_string;
@@ -72,7 +72,7 @@ pub(crate) use self::rejection::{
     RetryHint, SERVER_TIMING, SOON, Wording, failure, put_challenge, put_content_length,
     put_no_store, put_retry_after, refusal, refusal_by, refusal_for_good, server_timing,
 };
-pub use self::retry_after::RetryAfter;
+pub(crate) use self::retry_after::RetryAfter;
 
 /// `Cache-Control` of every refusal: a cache that keeps one would answer other clients by it.
 const NO_STORE: http::HeaderValue = http::HeaderValue::from_static("no-store");

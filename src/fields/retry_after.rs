@@ -7,30 +7,13 @@ use http::HeaderValue;
 use super::number;
 use crate::clock::Timestamp;
 
-/// The form of `Retry-After` (RFC 9110, section 10.2.3): seconds or a date.
-///
-/// # Examples
-///
-/// ```
-/// use tollgate::fields::RetryAfter;
-/// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
-///
-/// const API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
-///
-/// let layer = RateLimiter::in_memory().layer(&API).retry_after(RetryAfter::Date);
-/// # drop(layer);
-/// ```
-#[doc(alias("retry-after", "Retry-After"))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RetryAfter {
-    /// Whole seconds from now, rounded up, at least 1. All clients can read it.
+/// The form of `Retry-After`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RetryAfter {
+    /// Whole seconds from now, rounded up, at least 1.
     #[default]
     Seconds,
     /// A date, such as `Tue, 14 Nov 2023 22:15:24 GMT`, rounded up to the second.
-    ///
-    /// Use it for clients that compare it with the `Date` of the response, or that have the right
-    /// time. The date is computed from the clock of the store, which has to show the time of day.
     Date,
 }
 

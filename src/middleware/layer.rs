@@ -15,6 +15,7 @@ use super::queue::Queue;
 use super::rule::{ChosenLimit, LayerSettings, ReadOn, Rule, Rules};
 use super::service::RateLimit;
 use super::{IntoCost, IntoRule, MissingKey, Portion, ResponseHead};
+use crate::backend::Key;
 use crate::fields::{Dialect, Dialects, ForeignFields, PartitionKey, RetryAfter};
 use crate::key::{Head, IntoExtracted, KeyExtractor};
 use crate::limiter::OnFailure;
@@ -232,23 +233,113 @@ impl<R> RateLimitLayer<R> {
         self.with_style(|style| style.dialects = dialects)
     }
 
-    /// Sets what becomes of fields about limits that the inner service sends, such as the upstream of a
-    /// gateway; they are kept by default, behind those of this layer.
-    pub fn foreign_fields(self, foreign: ForeignFields) -> Self {
-        self.with(|settings| settings.foreign_fields = foreign)
-    }
-
-    /// Sets the form of `Retry-After`: seconds, the default, or a date.
-    #[doc(alias("retry-after", "Retry-After"))]
-    pub fn retry_after(self, retry_after: RetryAfter) -> Self {
-        self.with_style(|style| style.retry_after = retry_after)
-    }
-
-    /// Adds the parameter `pk` to the fields of draft 11; not sent by default.
+    /// Lets the fields of this layer replace those of the same names that the inner service sends; by
+    /// default, both are sent.
     ///
-    /// It shows a client which partition of each quota its request belongs to.
-    pub fn partition_key(self, partition_key: PartitionKey) -> Self {
-        self.with(|settings| settings.partition_key = Some(partition_key))
+    /// The upstream of a gateway may send limits of its own, which are not those of its clients. By
+    /// default, the limits of this layer come first in lists, and those of others follow, each name
+    /// once. What is not a list of the same draft is dropped, as no parser reads both. In a field with
+    /// room for one limit, and of two limits of one name, that of this layer stands, except in a
+    /// refusal of the inner service.
+    ///
+    /// Nested layers of this crate show all of their limits, whatever the upstream sends, if only the
+    /// innermost one replaces or [removes](Self::remove_foreign_fields): it alone sees nothing but
+    /// fields of others. Fields that a handler sends by a [`Snapshot`](crate::Snapshot) are in the
+    /// response already, too.
+    pub fn replace_foreign_fields(self) -> Self {
+        self.with(|settings| settings.foreign_fields = ForeignFields::Replace)
+    }
+
+    /// Removes all fields about limits that the inner service sends, of whatever dialect: `RateLimit`,
+    /// and all whose names begin with `RateLimit-`, `X-RateLimit-` or `X-Rate-Limit-`. `Retry-After`
+    /// stays. See [`replace_foreign_fields`](Self::replace_foreign_fields).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+    ///
+    /// const API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
+    ///
+    /// let layer = RateLimiter::in_memory().layer(&API).remove_foreign_fields();
+    /// # drop(layer);
+    /// ```
+    pub fn remove_foreign_fields(self) -> Self {
+        self.with(|settings| settings.foreign_fields = ForeignFields::Remove)
+    }
+
+    /// Sends `Retry-After` (RFC 9110, section 10.2.3) as a date, such as `Tue, 14 Nov 2023 22:15:24
+    /// GMT`, rounded up to the second; by default, it is whole seconds, which all clients can read.
+    ///
+    /// Use it for clients that compare it with the `Date` of the response, or that have the right
+    /// time. The date is computed from the clock of the store, which has to show the time of day.
+    #[doc(alias("retry_after", "retry-after", "Retry-After"))]
+    pub fn retry_after_date(self) -> Self {
+        self.with_style(|style| style.retry_after = RetryAfter::Date)
+    }
+
+    /// Adds the parameter `pk` of draft 11 (section 4.1.3), which shows the partition of a quota; not
+    /// sent by default.
+    ///
+    /// A client that acts for several users, or requests several resources, can tell their quotas
+    /// apart by it.
+    ///
+    /// The value is not the [`Key`] itself, which may be an address or the name of a user. It is the
+    /// first 12 bytes of a hash of the key with this secret (SipHash-2-4, 128 bits), so without the
+    /// secret, the key cannot be found by trying all candidates. Processes with the same secret show
+    /// the same partitions. A limit with one bucket for all requests has no `pk`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Limit, MINUTE, Quota, RateLimiter, key};
+    ///
+    /// const PER_USER: Limit = Limit::new("per-user", Quota::token_bucket(10, MINUTE));
+    ///
+    /// // In production, from the configuration, the same for all processes.
+    /// let secret = [7; 16];
+    /// let layer = RateLimiter::in_memory()
+    ///     .layer(&PER_USER)
+    ///     .key(key::header("x-user"))
+    ///     .partition_key(secret);
+    /// # drop(layer);
+    /// ```
+    pub fn partition_key(self, secret: [u8; 16]) -> Self {
+        self.with(|settings| settings.partition_key = Some(PartitionKey::keyed(secret)))
+    }
+
+    /// Adds the parameter `pk` as [`partition_key`](Self::partition_key) does, with a random secret of
+    /// this process.
+    ///
+    /// After a restart, or in another process behind the same address, the same key has another
+    /// `pk`. To a client that remembers partitions it then looks like a new one; nothing else
+    /// depends on it.
+    pub fn random_partition_key(self) -> Self {
+        self.with(|settings| settings.partition_key = Some(PartitionKey::random()))
+    }
+
+    /// Adds the parameter `pk` as [`partition_key`](Self::partition_key) does, with the bytes that
+    /// this function computes from a key; if they are empty, the limit has no `pk`.
+    ///
+    /// The draft advises to document how they are computed, so that clients can compute them as
+    /// well, and to put nothing sensitive into them, since the response shows them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tollgate::{Limit, MINUTE, Quota, RateLimiter};
+    /// # const API: Limit = Limit::new("api", Quota::token_bucket(10, MINUTE));
+    /// // The last part of keys such as `("tenant", 17)`, which is not secret.
+    /// let layer = RateLimiter::in_memory().layer(&API).partition_key_with(|key| {
+    ///     key.to_string().rsplit('|').next().unwrap_or_default().into()
+    /// });
+    /// # drop(layer);
+    /// ```
+    pub fn partition_key_with(
+        self,
+        encode: impl Fn(&Key) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|settings| settings.partition_key = Some(PartitionKey::from_fn(encode)))
     }
 
     /// Sets the response to requests that do not run; problem details by default.

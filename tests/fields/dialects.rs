@@ -8,7 +8,7 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::Full;
 use sha2::Digest;
 use tollgate::clock::ManualClock;
-use tollgate::fields::{Dialect, PartitionKey, RetryAfter};
+use tollgate::fields::Dialect;
 use tollgate::key::{Head, global, header};
 use tollgate::{DAY, HOUR, Key, Limit, MINUTE, Quota, RateLimitLayer, Rule, SECOND, Timestamp};
 use tollgate_testing::{START, at_once, limiter};
@@ -308,7 +308,7 @@ fn retry_after_can_be_a_date_which_is_rounded_up() {
         (i64::MAX - 100_000_000, "Fri, 31 Dec 9999 23:59:59 GMT"),
     ] {
         let clock = ManualClock::new(Timestamp::from_micros(now));
-        let layer = limiter(&clock).layer(&API).cost_with(cost).retry_after(RetryAfter::Date);
+        let layer = limiter(&clock).layer(&API).cost_with(cost).retry_after_date();
         assert_eq!(answer(&layer, 10).get("retry-after"), None);
         let headers = answer(&layer, 1);
         assert_eq!(field(&headers, "retry-after"), Some(wanted), "{now}");
@@ -336,17 +336,20 @@ fn retry_after_is_whole_seconds_of_any_length() {
 
 // Partition keys.
 
+fn per_user() -> RateLimitLayer {
+    limiter(&ManualClock::new(START)).layer(&API).key(header("x-user"))
+}
+
 /// `RateLimit-Policy` and `RateLimit` of alice's first request.
-fn partitioned(partition_key: PartitionKey) -> (String, String) {
-    let layer = limiter(&ManualClock::new(START)).layer(&API).key(header("x-user"));
-    let headers = answer(&layer.partition_key(partition_key), 1);
+fn partitioned(layer: RateLimitLayer) -> (String, String) {
+    let headers = answer(&layer, 1);
     let field = |name| field(&headers, name).unwrap().to_owned();
     (field("ratelimit-policy"), field("ratelimit"))
 }
 
 #[test]
 fn a_custom_partition_key_is_sent_byte_for_byte() {
-    let (policy, member) = partitioned(PartitionKey::from_fn(|key| {
+    let (policy, member) = partitioned(per_user().partition_key_with(|key| {
         assert_eq!(*key, Key::from("alice"));
         key.to_string().into_bytes()
     }));
@@ -354,11 +357,11 @@ fn a_custom_partition_key_is_sent_byte_for_byte() {
     assert_eq!(member, "\"api\";r=9;t=54;pk=:YWxpY2U=:");
 
     let hash = |key: &Key| sha2::Sha256::digest(key.to_string()).as_slice()[..12].to_vec();
-    let (policy, member) = partitioned(PartitionKey::from_fn(hash));
+    let (policy, member) = partitioned(per_user().partition_key_with(hash));
     assert_eq!(policy, "\"api\";q=10;w=60;pk=:K9gGyX8OAK8aH8My:");
     assert_eq!(member, "\"api\";r=9;t=54;pk=:K9gGyX8OAK8aH8My:");
 
-    let (policy, member) = partitioned(PartitionKey::from_fn(|_| Vec::new()));
+    let (policy, member) = partitioned(per_user().partition_key_with(|_| Vec::new()));
     assert_eq!((policy.as_str(), member.as_str()), ("\"api\";q=10;w=60", "\"api\";r=9;t=54"));
 }
 
@@ -367,7 +370,7 @@ fn a_partition_key_is_a_keyed_hash_of_the_key() {
     let of = |secret: u8, key: Key| {
         let layer = limiter(&ManualClock::new(START)).layer(&API);
         let layer = layer.key_with(move |_| key.clone());
-        let headers = answer(&layer.partition_key(PartitionKey::keyed([secret; 16])), 1);
+        let headers = answer(&layer.partition_key([secret; 16]), 1);
         let policy = field(&headers, "ratelimit-policy").unwrap().to_owned();
         let partition = policy.split_once(";pk=:").unwrap().1.strip_suffix(':').unwrap().to_owned();
         assert!(field(&headers, "ratelimit").unwrap().ends_with(&format!(";pk=:{partition}:")));
@@ -381,9 +384,12 @@ fn a_partition_key_is_a_keyed_hash_of_the_key() {
     assert_ne!(alice, of(8, Key::from("alice")));
     assert_ne!(alice, of(7, Key::from("bob")));
 
-    let random = || partitioned(PartitionKey::random()).0;
-    assert_ne!(random(), random());
-    assert_eq!(format!("{:?}", PartitionKey::keyed([7; 16])), "PartitionKey(keyed)");
+    // All layers of a process have one.
+    let random = || partitioned(per_user().random_partition_key()).0;
+    assert_eq!(random(), random());
+    assert_ne!(random(), partitioned(per_user().partition_key([0; 16])).0);
+    let shown = format!("{:?}", per_user().partition_key([7; 16]));
+    assert!(!shown.contains("7, 7"), "the secret is left out: {shown}");
 }
 
 #[test]
@@ -392,7 +398,7 @@ fn a_dialect_without_partition_keys_sends_none() {
     let layer = limiter(&ManualClock::new(START))
         .layer(Rule::new(&API).key(global()))
         .and(Rule::new(per_user).key(header("x-user")))
-        .partition_key(PartitionKey::from_fn(|_| vec![0xff]));
+        .partition_key_with(|_| vec![0xff]);
     let headers = answer(&layer, 1);
     assert_eq!(
         field(&headers, "ratelimit"),

@@ -8,7 +8,7 @@ use axum::response::AppendHeaders;
 use axum::routing::get;
 use sfv::{List, ListEntry, Parser};
 use tollgate::clock::ManualClock;
-use tollgate::fields::{Dialect, ForeignFields};
+use tollgate::fields::Dialect;
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer};
 use tollgate_testing::web::{Reply, get as fetch, serve};
 use tollgate_testing::{START, limiter};
@@ -156,7 +156,7 @@ async fn of_a_field_for_one_limit_ours_stands() {
 
 #[tokio::test]
 async fn a_gateway_may_replace_or_remove_them() {
-    let replacing = |dialect| sending(dialect).foreign_fields(ForeignFields::Replace);
+    let replacing = |dialect| sending(dialect).replace_foreign_fields();
     let sent = &[("ratelimit", "\"up\";r=3;t=7"), ("x-ratelimit-remaining", "1")];
     let reply = reply(replacing(Dialect::Draft11), sent).await;
     assert_eq!(reply.field("ratelimit"), Some("\"ours\";r=9;t=54"));
@@ -169,7 +169,7 @@ async fn a_gateway_may_replace_or_remove_them() {
         let about = |name: &&HeaderName| name.as_str().contains("ratelimit");
         reply.headers.keys().filter(about).map(|name| name.to_string()).collect::<Vec<_>>()
     };
-    let removing = |dialect| sending(dialect).foreign_fields(ForeignFields::Remove);
+    let removing = |dialect| sending(dialect).remove_foreign_fields();
     for (dialect, told) in
         [(Dialect::Draft11, vec!["ratelimit-policy", "ratelimit"]), (Dialect::None, vec![])]
     {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use http::{HeaderMap, Request, Response};
 use proptest::prelude::*;
 use tollgate::clock::ManualClock;
-use tollgate::fields::{Dialect, PartitionKey, RetryAfter};
+use tollgate::fields::Dialect;
 use tollgate::{Key, Limit, Quota, RateLimitLayer, Rule, Timestamp};
 use tollgate_testing::{START, at_once};
 use tower::{Layer, ServiceExt, service_fn};
@@ -151,14 +151,14 @@ proptest! {
         layer = layer.dialects(dialects.iter().copied());
         layer = match &partition {
             Partition::None => layer,
-            Partition::Keyed(secret) => layer.partition_key(PartitionKey::keyed(*secret)),
+            Partition::Keyed(secret) => layer.partition_key(*secret),
             Partition::Own(own) => {
                 let own = own.clone();
-                layer.partition_key(PartitionKey::from_fn(move |_| own.clone()))
+                layer.partition_key_with(move |_| own.clone())
             }
         };
         if as_date {
-            layer = layer.retry_after(RetryAfter::Date);
+            layer = layer.retry_after_date();
         }
         let service = layer.layer(service_fn(async |_: Request<()>| {
             Ok::<_, Infallible>(Response::new(()))

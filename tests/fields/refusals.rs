@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tollgate::clock::ManualClock;
-use tollgate::fields::{Dialect, RetryAfter};
+use tollgate::fields::Dialect;
 use tollgate::key::{Head, header};
 use tollgate::middleware::{MissingKey, Queue, RefusedRequest};
 use tollgate::{
@@ -189,7 +189,7 @@ async fn fields_that_a_handler_has_set_stay() {
 async fn a_failing_store_is_answered_with_a_retry_date_too() {
     let layer = RateLimiter::new(Broken { later: false }).layer(&TWO);
     let before = std::time::SystemTime::now();
-    let reply = ask(&layer.retry_after(RetryAfter::Date), "/", &[]).await;
+    let reply = ask(&layer.retry_after_date(), "/", &[]).await;
     let told = httpdate::parse_http_date(reply.field("retry-after").unwrap()).unwrap();
     assert!(told.duration_since(before).unwrap() >= Duration::from_secs(1));
     let after = std::time::SystemTime::now() + Duration::from_secs(2);

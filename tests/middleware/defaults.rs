@@ -13,7 +13,7 @@ use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 use tollgate::backend::{CircuitBreaker, Fallback, Memory};
 use tollgate::clock::ManualClock;
-use tollgate::fields::{Dialect, ExactWait, RetryAfter};
+use tollgate::fields::{Dialect, ExactWait};
 use tollgate::key::header;
 use tollgate::middleware::{Admission, Queue};
 use tollgate::{
@@ -124,7 +124,7 @@ async fn a_refusal_of_a_handler_speaks_as_its_limiter_within_any_layer() {
         })
     };
     let limiter = limiter(&ManualClock::new(START)).on_refusal(style("limiter"));
-    let layer = limiter.layer(&TEN).on_refusal(style("layer")).retry_after(RetryAfter::Date);
+    let layer = limiter.layer(&TEN).on_refusal(style("layer")).retry_after_date();
     // A middleware between the layer and the handler.
     let trace = from_fn(async |request, next: Next| {
         let mut response = next.run(request).await;

@@ -12,7 +12,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
-use tollgate::fields::{Dialect, PartitionKey, RetryAfter};
+use tollgate::fields::Dialect;
 use tollgate::key::{Head, header};
 use tollgate::middleware::{ActualCost, MissingKey, Queue};
 use tollgate::{
@@ -296,11 +296,14 @@ fn random_settings(dice: &mut Dice) -> impl Fn(Rules) -> Rules {
     // Draft 11 alone has a way of its own.
     let dialects = dialects[if dice.below(2) == 0 { 0 } else { dice.nth(&dialects) }];
     let form = dice.below(4);
-    let retry_after = if dice.below(4) == 0 { RetryAfter::Date } else { RetryAfter::Seconds };
+    let as_date = dice.below(4) == 0;
     let (settles, partitions, queues) =
         (dice.below(3) == 0, dice.below(4) == 0, dice.below(4) == 0);
     move |layer| {
-        let mut layer = layer.dialects(dialects.iter().copied()).retry_after(retry_after);
+        let mut layer = layer.dialects(dialects.iter().copied());
+        if as_date {
+            layer = layer.retry_after_date();
+        }
         layer = layer.on_refusal(match form {
             0 => OnRefusal::plain_text(),
             1 => OnRefusal::handler(|refused| {
@@ -317,7 +320,7 @@ fn random_settings(dice: &mut Dice) -> impl Fn(Rules) -> Rules {
             layer = layer.settle();
         }
         if partitions {
-            layer = layer.partition_key(PartitionKey::keyed([7; 16]));
+            layer = layer.partition_key([7; 16]);
         }
         if queues {
             // The queue is full, so a request that is short of tokens is refused at once.

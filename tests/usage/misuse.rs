@@ -613,7 +613,7 @@ const ALIASES: &[[&str; 3]] = &[
     ["middleware/layer.rs", "GovernorLayer", "RateLimitLayer"],
     ["middleware/layer.rs", "GovernorConfig", "RateLimitLayer"],
     ["middleware/layer.rs", "429", "RateLimitLayer"],
-    ["middleware/layer.rs", "retry-after", "retry_after"],
+    ["middleware/layer.rs", "retry-after", "retry_after_date"],
     ["middleware/layer.rs", "standardHeaders", "dialects"],
     ["middleware/layer.rs", "handler", "on_refusal"],
     ["middleware/layer.rs", "passOnStoreError", "on_failure"],

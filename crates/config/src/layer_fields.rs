@@ -6,7 +6,7 @@ use super::field_names::{FieldName, LimitField};
 use super::queue_fields::{self, QueueSetting};
 use super::reader::{Given, Reader, Setting, word};
 use super::tree::ConfigNode;
-use tollgate::fields::{Dialect, PartitionKey, RetryAfter};
+use tollgate::fields::Dialect;
 use tollgate::middleware::{OnFailure, OnRefusal, RateLimitLayer};
 
 /// The fields of a layer.
@@ -15,8 +15,10 @@ pub(super) struct LayerFields {
     pub(super) queue: Option<Given<QueueSetting>>,
     jitter: Option<Given<Duration>>,
     dialects: Option<Given<Vec<Dialect>>>,
-    retry_after: Option<Given<RetryAfter>>,
-    partition_key: Option<Given<PartitionKey>>,
+    /// Whether it is a date.
+    retry_after: Option<Given<bool>>,
+    /// Always random.
+    partition_key: Option<Given<()>>,
     on_refusal: Option<Given<OnRefusal>>,
     settle: Option<Given<bool>>,
     refund_dropped: Option<Given<bool>>,
@@ -31,8 +33,7 @@ const DIALECTS: [(&str, Dialect); 5] = [
     ("none", Dialect::None),
 ];
 
-const RETRY_AFTER: [(&str, RetryAfter); 2] =
-    [("seconds", RetryAfter::Seconds), ("date", RetryAfter::Date)];
+const RETRY_AFTER: [(&str, bool); 2] = [("seconds", false), ("date", true)];
 
 /// What requests get while the store fails.
 pub(super) const ON_FAILURE: [(&str, OnFailure); 2] =
@@ -47,8 +48,7 @@ impl LayerFields {
             LimitField::Dialects => self.dialects = dialects(reader, field, node),
             LimitField::RetryAfter => self.retry_after = reader.word(field, node, &RETRY_AFTER),
             LimitField::PartitionKey => {
-                let words = [("random", PartitionKey::random())];
-                self.partition_key = reader.word(field, node, &words);
+                self.partition_key = reader.word(field, node, &[("random", ())]);
             }
             LimitField::OnRefusal => self.on_refusal = on_refusal(reader, field, node),
             LimitField::Settle => self.settle = reader.flag(field, node),
@@ -69,11 +69,11 @@ impl LayerFields {
         if let Some(dialects) = self.dialects.clone().good() {
             layer = layer.dialects(dialects);
         }
-        if let Some(retry_after) = self.retry_after.clone().good() {
-            layer = layer.retry_after(retry_after);
+        if self.retry_after.clone().good() == Some(true) {
+            layer = layer.retry_after_date();
         }
-        if let Some(partition_key) = self.partition_key.clone().good() {
-            layer = layer.partition_key(partition_key);
+        if self.partition_key.clone().good().is_some() {
+            layer = layer.random_partition_key();
         }
         if let Some(on_refusal) = self.on_refusal.clone().good() {
             layer = layer.on_refusal(on_refusal);
