@@ -110,7 +110,7 @@ pub use self::answer::{Answer, Applied, Reading};
 pub use self::apply::{BucketStore, adjust_all, apply_all, reset_all};
 pub use self::charge::{BucketId, Charge};
 pub use self::circuit_breaker::{CircuitBreaker, CircuitState};
-pub use self::debtors::{Debtor, DebtorQuery, DebtorReport, StoredKey};
+pub use self::debtors::{Debtor, DebtorQuery, DebtorReport};
 pub use self::deny_cache::DenyCache;
 pub use self::error::BackendError;
 pub use self::fallback::Fallback;

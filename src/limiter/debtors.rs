@@ -55,7 +55,7 @@ impl RateLimiter {
     ///     loop {
     ///         let report = limiter.debtors(&LOGIN).max(100).after(cursor).await?;
     ///         let DebtorReport::Page { debtors, next, .. } = report else { return Ok(None) };
-    ///         keys.extend(debtors.iter().map(|debtor| debtor.key().to_string()));
+    ///         keys.extend(debtors.iter().map(|debtor| debtor.key_text()));
     ///         cursor = next;
     ///         if cursor.is_none() {
     ///             return Ok(Some(keys));

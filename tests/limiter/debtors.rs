@@ -122,7 +122,7 @@ fn memory_that_keeps_keys_names_a_debtor_whatever_made_it_one() {
     let limiter = keeping_keys(&clock);
     let listed = |limit: &Limit| {
         let debtors = at_once(limiter.debtors(limit)).unwrap().into_debtors().unwrap();
-        let keys = debtors.iter().map(|debtor| debtor.key().to_string());
+        let keys = debtors.iter().map(|debtor| debtor.key_text());
         keys.collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>()
     };
     drop(at_once(limiter.limit(&LOGIN).key("settled").now().unwrap().settle(9)));

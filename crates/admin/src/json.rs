@@ -71,11 +71,11 @@ pub(super) fn snapshot(snapshot: &Snapshot, key: &str) -> Map<String, Value> {
 
 /// One key of a list.
 fn debtor(debtor: &Debtor<Snapshot>, path: &str) -> Value {
-    let key = debtor.key().to_string();
+    let key = debtor.key_text();
     let mut fields = snapshot(debtor.snapshot(), &key);
     // The list has it already.
     fields.remove("limit");
-    let href = debtor.key().as_key().map(|_| below(path, key_segment(&key)));
+    let href = debtor.key().map(|_| below(path, key_segment(&key)));
     fields.insert("href".to_owned(), json!(href));
     fields.insert("state".to_owned(), json!(state_of(debtor)));
     if debtor.snapshot().limit().quota().get_shards() > 1 {

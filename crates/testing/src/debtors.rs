@@ -74,7 +74,7 @@ pub async fn list(
         for debtor in debtors {
             assert!(debtor.snapshot().at() == at && debtor.snapshot().remaining() == 0);
             assert!(blocked.is_none_or(|blocked| debtor.is_blocked() == blocked), "{debtor:?}");
-            *found.entry(debtor.key().to_string()).or_insert(0) += 1;
+            *found.entry(debtor.key_text()).or_insert(0) += 1;
         }
         cursor = next;
         if cursor.is_none() {

@@ -10,4 +10,3 @@ mod unknown_cursor;
 pub(super) use self::kind::DebtorKind;
 pub use self::query::DebtorQuery;
 pub use self::report::{Debtor, DebtorReport};
-pub use self::stored_key::StoredKey;

@@ -6,7 +6,7 @@ use super::kind::DebtorKind;
 use super::report::Debtor;
 use super::stored_key::StoredKey;
 use crate::algebra::{Bucket, State};
-use crate::backend::{BucketId, BucketRecord};
+use crate::backend::{BucketId, BucketRecord, Key};
 use crate::clock::Timestamp;
 
 /// A request for buckets of one limit that are in debt or blocked: see
@@ -18,14 +18,14 @@ use crate::clock::Timestamp;
 ///
 /// ```
 /// use tollgate::algebra::{Bucket, State};
-/// use tollgate::backend::{BucketRecord, DebtorQuery, StoredKey};
+/// use tollgate::backend::{BucketRecord, DebtorQuery};
 /// use tollgate::{Key, MINUTE, Quota, Timestamp};
 ///
 /// let bucket = Bucket::new(&Quota::token_bucket(60, MINUTE))?;
 /// let query = DebtorQuery::new("login", &bucket).max(100);
 ///
 /// let (earlier, now) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + MINUTE);
-/// let key = StoredKey::Key(Key::from("alice"));
+/// let key = Key::from("alice");
 /// let owing = |tokens: i64, ts| {
 ///     BucketRecord::new(&bucket, State { value: -tokens * 1_000_000, ts })
 /// };
@@ -166,26 +166,47 @@ impl DebtorQuery {
     /// the list.
     ///
     /// A record by other numbers of the limit is [rescaled](crate::algebra::rescale), as for a
-    /// charge. Where the store has only a digest of the key, the phase of new windows is not known:
-    /// they begin with those of the record.
+    /// charge.
     #[must_use]
     pub fn debtor(
         &self,
-        key: StoredKey,
+        key: Key,
         shard: u32,
         record: &BucketRecord,
         now: Timestamp,
     ) -> Option<Debtor> {
-        let state = match &key {
-            StoredKey::Key(key) => {
-                let id = BucketId::new(&self.limit, key).shard(shard);
-                record.state_in(id, &self.bucket, now)?
-            }
-            StoredKey::Digest(_) => record.state_without_key(&self.bucket, now)?,
-        };
+        let id = BucketId::new(&self.limit, &key).shard(shard);
+        let state = record.state_in(id, &self.bucket, now)?;
+        self.judge(StoredKey::Key(key), shard, state, record, now)
+    }
+
+    /// The same of a bucket of which the store has only a digest of the key: see
+    /// [`Debtor::key_text`].
+    ///
+    /// The phase of new windows is not known then: they begin with those of the record.
+    #[must_use]
+    pub fn debtor_by_digest(
+        &self,
+        digest: &str,
+        shard: u32,
+        record: &BucketRecord,
+        now: Timestamp,
+    ) -> Option<Debtor> {
+        let state = record.state_without_key(&self.bucket, now)?;
+        self.judge(StoredKey::Digest(digest.into()), shard, state, record, now)
+    }
+
+    fn judge(
+        &self,
+        key: StoredKey,
+        shard: u32,
+        state: State,
+        record: &BucketRecord,
+        now: Timestamp,
+    ) -> Option<Debtor> {
         let state = self.bucket.refresh(state, now);
         let kept = record.is_kept_from(&self.bucket, now).then_some(*record);
         self.kind_of(state, now)?;
-        Some(Debtor::new(key, shard, &self.bucket, state, now).with_kept(kept))
+        Some(Debtor::stored(key, shard, &self.bucket, state, now).with_kept(kept))
     }
 }

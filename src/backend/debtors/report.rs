@@ -3,7 +3,7 @@
 use super::kind::DebtorKind;
 use super::stored_key::StoredKey;
 use crate::algebra::{Bucket, State, Tokens};
-use crate::backend::BucketRecord;
+use crate::backend::{BucketRecord, Key};
 use crate::clock::Timestamp;
 
 /// What a store tells of the buckets of a limit that are in debt or blocked.
@@ -77,7 +77,17 @@ impl Debtor {
     /// the time of the page: [`DebtorQuery::debtor`](super::DebtorQuery::debtor) makes it of a
     /// record.
     #[must_use]
-    pub fn new(key: StoredKey, shard: u32, bucket: &Bucket, state: State, at: Timestamp) -> Self {
+    pub fn new(key: Key, shard: u32, bucket: &Bucket, state: State, at: Timestamp) -> Self {
+        Self::stored(StoredKey::Key(key), shard, bucket, state, at)
+    }
+
+    pub(super) fn stored(
+        key: StoredKey,
+        shard: u32,
+        bucket: &Bucket,
+        state: State,
+        at: Timestamp,
+    ) -> Self {
         // A store that lists what is not in debt breaks the contract, which conformance checks.
         let kind = DebtorKind::of(state, at).unwrap_or(DebtorKind::InDebt);
         let tokens = bucket.tokens(state.value);
@@ -104,10 +114,43 @@ impl Debtor {
 }
 
 impl<S> Debtor<S> {
-    /// The key, as the store has it.
+    /// The key; `None` if the store has only a digest of it.
     #[must_use]
-    pub const fn key(&self) -> &StoredKey {
-        &self.key
+    pub const fn key(&self) -> Option<&Key> {
+        match &self.key {
+            StoredKey::Key(key) => Some(key),
+            StoredKey::Digest(_) => None,
+        }
+    }
+
+    /// The [text form](Key::to_text) of the key, or of its digest, as in `sha256=..` or `hmac=..`.
+    ///
+    /// A store has a digest if the key is too long for a name, or if it must not show which clients
+    /// there are. It tells the bucket from others, and not the key: that has to be known to look at
+    /// the bucket.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::algebra::{Bucket, State};
+    /// use tollgate::backend::{BucketRecord, DebtorQuery};
+    /// use tollgate::{Key, MINUTE, Quota, Timestamp};
+    ///
+    /// let bucket = Bucket::new(&Quota::token_bucket(60, MINUTE))?;
+    /// let (query, now) = (DebtorQuery::new("login", &bucket), Timestamp::UNIX_EPOCH);
+    /// let record = BucketRecord::new(&bucket, State { value: -1, ts: now });
+    ///
+    /// let known = query.debtor(Key::from(7), 0, &record, now).unwrap();
+    /// assert_eq!((known.key_text().as_str(), known.key()), ("n=7", Some(&Key::from(7))));
+    ///
+    /// let digest = "hmac=9486dee870413ee96e370a8f3def234a";
+    /// let hashed = query.debtor_by_digest(digest, 0, &record, now).unwrap();
+    /// assert_eq!((hashed.key_text().as_str(), hashed.key()), (digest, None));
+    /// # Ok::<(), tollgate::quota::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub fn key_text(&self) -> String {
+        self.key.to_string()
     }
 
     /// Which shard of the limit; 0 if it has none.

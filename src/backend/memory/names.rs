@@ -17,7 +17,7 @@ use super::Memory;
 use super::known_names::{MAX_LOOKS, Names};
 use crate::backend::charge::BucketId;
 use crate::backend::owned::OwnedBucketId;
-use crate::backend::{BackendError, BucketRecord, DebtorQuery, DebtorReport, Key, StoredKey};
+use crate::backend::{BackendError, BucketRecord, DebtorQuery, DebtorReport, Key};
 use crate::clock::Timestamp;
 
 /// So many names are looked after for each one that is kept.
@@ -72,8 +72,7 @@ impl Memory {
         let (mut debtors, mut last) = (Vec::new(), None);
         for (name, record) in found {
             let id = name.as_id();
-            let key = StoredKey::Key(id.key().clone());
-            debtors.extend(query.debtor(key, id.shard_index(), &record, at));
+            debtors.extend(query.debtor(id.key().clone(), id.shard_index(), &record, at));
             if debtors.len() >= query.get_max() {
                 last = Some(name);
                 break;

@@ -6,7 +6,7 @@ const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 async fn report(limiter: &RateLimiter) -> Result<String, RateLimited> {
     Ok(match limiter.debtors(&LOGIN).max(10).await? {
         DebtorReport::Page { debtors, .. } => {
-            debtors.iter().map(|one| format!("{} {}\n", one.key(), one.tokens())).collect()
+            debtors.iter().map(|one| format!("{} {}\n", one.key_text(), one.tokens())).collect()
         }
         DebtorReport::Count { in_debt, .. } => format!("{in_debt} in debt\n"),
         _ => "this store lists nothing\n".to_owned(),

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use tollgate::backend::{BackendError, BucketRecord, DebtorQuery, DebtorReport, StoredKey};
+use tollgate::backend::{BackendError, BucketRecord, DebtorQuery, DebtorReport};
 use tollgate::{Key, Timestamp};
 
 /// The limit, the text form of the key, and the shard.
@@ -33,7 +33,7 @@ fn list(
         else {
             continue;
         };
-        debtors.extend(query.debtor(StoredKey::Key(key), *shard, &record, now));
+        debtors.extend(query.debtor(key, *shard, &record, now));
     }
     Ok(DebtorReport::Page { at: now, debtors, next: None })
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tollgate::algebra::State;
 use tollgate::backend::{
     Adjustment, Answer, Applied, Backend, BackendError, BucketId, Charge, Debtor, DebtorQuery,
-    DebtorReport, Memory, StoredKey,
+    DebtorReport, Memory,
 };
 use tollgate::clock::ManualClock;
 use tollgate::{DAY, HOUR, Key, Limit, MINUTE, OnFailure, Quota, RateLimiter};
@@ -567,10 +567,7 @@ impl Backend for Listing {
     }
     fn debtors(&self, query: &DebtorQuery) -> Answer<DebtorReport> {
         let debt = State { value: -1, ts: START };
-        let debtor = |key: &&str| {
-            let key = StoredKey::Key(Key::from(*key));
-            Debtor::new(key, 0, query.bucket(), debt, START)
-        };
+        let debtor = |key: &&str| Debtor::new(Key::from(*key), 0, query.bucket(), debt, START);
         let debtors = self.1.iter().map(debtor).collect();
         Answer::Ready(Ok(DebtorReport::Page { at: START, debtors, next: None }))
     }

@@ -7,7 +7,7 @@ use super::super::quotas::bucket;
 use super::super::subject::Subject;
 use super::super::trial::Trial;
 use tollgate::algebra::{Bucket, State};
-use tollgate::backend::{Adjustment, BucketId, Debtor, DebtorQuery, DebtorReport, Key, StoredKey};
+use tollgate::backend::{Adjustment, BucketId, Debtor, DebtorQuery, DebtorReport, Key};
 use tollgate::clock::Timestamp;
 use tollgate::quota::{DAY, HOUR, MINUTE, Quota};
 
@@ -108,8 +108,9 @@ struct DebtorTrial<'a> {
 /// How often a list is read that has a bucket twice.
 const ATTEMPTS: u32 = 10;
 
-/// A bucket on a page: the time of the page, the key, the shard and the state.
-type ListedBucket = (Timestamp, StoredKey, u32, i64, Timestamp);
+/// A bucket on a page: the time of the page, the text of the key or of its digest, whether it is the
+/// key, the shard and the state.
+type ListedBucket = (Timestamp, String, bool, u32, i64, Timestamp);
 
 /// What a store lists of a bucket: the key if it knows it, the shard, and the state.
 type ShownDebtor = (Option<String>, u32, i64, Timestamp);
@@ -152,14 +153,14 @@ impl DebtorTrial<'_> {
             .filter(|id| debtor(trial, query, **id, trial.time()).is_some())
             .map(|id| ((id.key().to_text(), id.shard_index()), *id))
             .collect();
-        for (at, key, shard, value, ts) in found {
+        for (at, key, is_key, shard, value, ts) in found {
             let is_here = |id: &BucketId<'_>| {
                 let due = debtor(trial, query, *id, at).map(|due| due.state());
                 due == Some(State { value, ts })
             };
-            let place = match key.as_key() {
-                Some(key) => Some((key.to_text(), shard)),
-                None => {
+            let place = match is_key {
+                true => Some((key.clone(), shard)),
+                false => {
                     let mut same =
                         missing.iter().filter(|((_, other), id)| *other == shard && is_here(id));
                     same.next().map(|(place, _)| place.clone())
@@ -167,7 +168,7 @@ impl DebtorTrial<'_> {
             };
             let id = place.as_ref().and_then(|place| missing.remove(place));
             if !id.as_ref().is_some_and(is_here) {
-                let entry: ShownDebtor = (Some(key.to_string()), shard, value, ts);
+                let entry: ShownDebtor = (Some(key), shard, value, ts);
                 let due =
                     "each bucket that is in debt or blocked, once, as it stands, and no other";
                 trial.fail_list(query, due, &entry);
@@ -217,7 +218,7 @@ async fn read_list(trial: &mut Trial, query: &DebtorQuery) -> WholeList {
                 }
                 found.extend(debtors.into_iter().map(|one| {
                     let (shard, state) = (one.shard_index(), one.state());
-                    (at, one.key().clone(), shard, state.value, state.ts)
+                    (at, one.key_text(), one.key().is_some(), shard, state.value, state.ts)
                 }));
                 next
             }
@@ -234,12 +235,12 @@ async fn read_list(trial: &mut Trial, query: &DebtorQuery) -> WholeList {
 }
 
 fn has_repeats(found: &[ListedBucket]) -> bool {
-    let places: HashSet<_> = found.iter().map(|(_, key, shard, ..)| (key, shard)).collect();
+    let places: HashSet<_> = found.iter().map(|(_, key, _, shard, ..)| (key, shard)).collect();
     places.len() < found.len()
 }
 
 /// What is due in the list for this bucket.
 fn debtor(trial: &Trial, query: &DebtorQuery, id: BucketId<'_>, at: Timestamp) -> Option<Debtor> {
     let record = trial.record(id)?;
-    query.debtor(StoredKey::Key(id.key().clone()), id.shard_index(), &record, at)
+    query.debtor(id.key().clone(), id.shard_index(), &record, at)
 }

@@ -3,7 +3,7 @@
 use super::{KeyName, KeyNames};
 use crate::debtors::NameParts;
 use crate::debtors::{NameRanges, ranges_of};
-use tollgate::backend::{BucketId, Key, StoredKey};
+use tollgate::backend::{BucketId, Key};
 
 impl KeyNames {
     /// What this name of a bucket of the limit says; `None` for any other name.
@@ -24,12 +24,12 @@ impl KeyNames {
             None => (0, rest.strip_prefix(':')?),
         };
         if is_digest(key) {
-            return Some(NameParts { key: StoredKey::Digest(key.into()), shard });
+            return Some(NameParts { key: Err(key.into()), shard });
         }
         let key = Key::from_text(key).ok()?;
         // The text form allows for other spellings, and so for names that are not ours.
         let is_its_name = self.name(BucketId::new(limit, &key).shard(shard)).as_ref() == name;
-        is_its_name.then_some(NameParts { key: StoredKey::Key(key), shard })
+        is_its_name.then_some(NameParts { key: Ok(key), shard })
     }
 
     /// The field of a limit, as names have it.

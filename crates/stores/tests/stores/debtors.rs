@@ -63,7 +63,7 @@ async fn debtors_are_listed_by_the_numbers_in_force() {
     limiter.replace(&LOGIN, Quota::token_bucket(3, HOUR)).unwrap();
     let debtors = list().await;
     let [alice] = &*debtors else { panic!("{debtors:?}") };
-    assert_eq!(alice.key().to_string(), "alice");
+    assert_eq!(alice.key_text(), "alice");
     assert_eq!((alice.snapshot().capacity(), alice.tokens().to_string().as_str()), (3, "-2"));
     limiter.replace(&LOGIN, *LOGIN.quota()).unwrap();
     assert_eq!(list().await.len(), 0);
@@ -102,7 +102,7 @@ async fn memory_counts_what_another_store_lists() {
             let page = report.into_debtors().unwrap();
             let named = naming.debtors(&LOGIN).await.unwrap().into_debtors().unwrap();
             let shown = |page: &[Debtor<Snapshot>]| {
-                let shown = page.iter().map(|one| (one.key().to_string(), one.state()));
+                let shown = page.iter().map(|one| (one.key_text(), one.state()));
                 shown.collect::<BTreeMap<_, _>>()
             };
             assert_eq!(shown(&named), shown(&page), "{seed}");

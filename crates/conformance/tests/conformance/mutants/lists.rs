@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::ops::Bound;
 
-use tollgate::backend::{BucketRecord, Debtor, DebtorQuery, DebtorReport, StoredKey};
+use tollgate::backend::{BucketRecord, Debtor, DebtorQuery, DebtorReport};
 use tollgate::clock::Clock;
 
 use super::{Mistake, Records, StoredRecord};
@@ -46,7 +46,7 @@ impl Records {
             Mistake::ListsLimitsThatBeginAlike => id.limit().starts_with(query.limit()),
             _ => id.limit() == query.limit(),
         };
-        let key = StoredKey::Key(id.key().clone());
+        let key = id.key();
         let listed =
             |record: &BucketRecord| query.debtor(key.clone(), id.shard_index(), record, now);
         let as_stored =
@@ -63,7 +63,7 @@ impl Records {
     pub(super) fn count(&self, query: &DebtorQuery) -> DebtorReport {
         let (at, mut in_debt) = (self.clock.now(), 0);
         for (id, record) in self.map.values() {
-            let key = StoredKey::Key(id.as_id().key().clone());
+            let key = id.as_id().key().clone();
             let is_due = query.debtor(key, id.as_id().shard_index(), record, at).is_some();
             in_debt += u64::from(is_due);
         }
