@@ -7,6 +7,7 @@
 //! volume that the next process has, too.
 
 use std::error::Error;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use axum::body::Body;
 use axum::routing::post;
 use http::Request;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tollgate::backend::{DumpError, Memory};
+use tollgate::backend::Memory;
 use tollgate::key::header;
 use tollgate::{DAY, Limit, MINUTE, Quota, RateLimitExt, RateLimiter};
 use tower::ServiceExt;
@@ -35,7 +36,7 @@ pub(crate) struct Service {
 impl Service {
     /// The service as it starts: with the buckets of the last process, or with none if there was no
     /// other.
-    pub(crate) fn start(path: &Path) -> Result<Self, DumpError> {
+    pub(crate) fn start(path: &Path) -> io::Result<Self> {
         let memory = Arc::new(Memory::new().max_keys(50_000).load_or_empty(path)?);
         let limiter = RateLimiter::new(Arc::clone(&memory));
         let reports = post(async || "your report")
@@ -46,7 +47,7 @@ impl Service {
     }
 
     /// What comes after `axum::serve(..).with_graceful_shutdown(..)`: no request runs any more.
-    pub(crate) fn stop(self) -> Result<(), DumpError> {
+    pub(crate) fn stop(self) -> io::Result<()> {
         self.saver.abort();
         self.memory.save_to(&self.path)
     }

@@ -117,7 +117,7 @@ pub use self::fallback::Fallback;
 pub use self::key::Key;
 pub(crate) use self::limit_head::LimitHead;
 #[cfg(feature = "memory")]
-pub use self::memory::{DumpError, Memory};
+pub use self::memory::Memory;
 #[cfg(feature = "memory")]
 pub(crate) use self::memory::{
     LinePlace, LineTicket, LineTimer, LineWaiter, Taken, TakenPair, UnknownBucket, WaiterStatus,

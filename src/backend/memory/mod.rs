@@ -64,7 +64,6 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use self::clock_source::ClockSource;
-pub use self::dump::DumpError;
 use self::fingerprint::{Fingerprint, Hasher};
 use self::known_names::Names;
 pub(crate) use self::several_charges::{Taken, TakenPair};

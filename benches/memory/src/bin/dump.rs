@@ -1,19 +1,20 @@
 //! What it costs to save and to load a store, and how long decisions wait meanwhile.
 
 use std::fs;
+use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate::backend::{DumpError, Memory};
+use tollgate::backend::Memory;
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimiter};
 
 static DAILY: Limit = Limit::new("daily", Quota::token_bucket(100, DAY));
 static HOURLY: Limit = Limit::new("hourly", Quota::fixed_window(1_000, HOUR));
 
-fn main() -> Result<(), DumpError> {
+fn main() -> io::Result<()> {
     let path = std::env::temp_dir().join(format!("tollgate-bench-{}.dump", std::process::id()));
     for keys in [10_000_u64, 100_000, 1_000_000] {
         println!("{keys} keys of two limits");
@@ -87,7 +88,7 @@ fn ask(limiter: &RateLimiter, limit: &Limit, key: u64) {
 }
 
 /// The shortest of five runs.
-fn least(mut work: impl FnMut() -> Result<(), DumpError>) -> Result<Duration, DumpError> {
+fn least(mut work: impl FnMut() -> io::Result<()>) -> io::Result<Duration> {
     let mut least = Duration::MAX;
     for _ in 0..5 {
         let begun = Instant::now();

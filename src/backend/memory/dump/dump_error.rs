@@ -4,45 +4,25 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::VERSION;
 
-/// Why a store could not be saved, or a dump of one not be loaded.
+/// Why a store could not be saved, or a dump of one not be loaded, in the words of an [`io::Error`].
 ///
 /// The message says what is wrong, at which byte, and the way out. It ends with that of the cause,
-/// where there is one, so [`source`](Error::source) is `None`; [`cause`](Self::cause) returns it.
-///
-/// # Examples
-///
-/// ```
-/// use tollgate::backend::Memory;
-///
-/// let mut dump = Vec::new();
-/// Memory::new().save(&mut dump)?;
-/// dump[40] ^= 1;
-/// let error = Memory::new().load(dump.as_slice()).unwrap_err();
-/// assert!(error.is_damaged());
-/// assert_eq!(error.offset(), Some(28));
-/// assert_eq!(
-///     error.to_string(),
-///     "the dump is damaged: the block at byte 28 does not match its check (restore an older dump, \
-///      or start without one: then all buckets are full)"
-/// );
-/// # Ok::<(), tollgate::backend::DumpError>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct DumpError {
+/// where there is one, so [`source`](Error::source) is `None`.
+#[derive(Debug)]
+pub(super) struct DumpError {
     problem: DumpProblem,
     file: Option<PathBuf>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum DumpProblem {
-    Read(Arc<io::Error>),
-    Write(Arc<io::Error>),
+    Read(io::Error),
+    Write(io::Error),
     /// The file is replaced, but its entry in the folder could not be persisted.
-    Persist(Arc<io::Error>),
+    Persist(io::Error),
     /// There is no file, nor a folder that could have it.
     NoFolder,
     /// There is a link where the file should be, and no file to which it leads.
@@ -74,83 +54,26 @@ pub(super) enum DumpProblem {
 }
 
 impl DumpProblem {
-    pub(super) fn read(error: io::Error) -> Self {
-        Self::Read(Arc::new(error))
-    }
-
-    pub(super) fn write(error: io::Error) -> Self {
-        Self::Write(Arc::new(error))
-    }
-
-    pub(super) fn persist(error: io::Error) -> Self {
-        Self::Persist(Arc::new(error))
+    pub(super) fn into_io(self, file: Option<&Path>) -> io::Error {
+        let error = DumpError { problem: self, file: file.map(Path::to_owned) };
+        io::Error::new(error.kind(), error)
     }
 }
 
 impl DumpError {
-    pub(super) const fn new(problem: DumpProblem) -> Self {
-        Self { problem, file: None }
-    }
-
-    pub(super) fn in_file(problem: DumpProblem, path: &Path) -> Self {
-        Self { problem, file: Some(path.to_owned()) }
-    }
-
-    /// Whether there is no file, as before the first start.
-    /// [`load_or_empty`](super::super::Memory::load_or_empty) begins without one.
-    #[must_use]
-    pub fn is_not_found(&self) -> bool {
-        matches!(&self.problem, DumpProblem::Read(error) if error.kind() == ErrorKind::NotFound)
-    }
-
-    /// Whether what was read is no whole dump: bytes have changed, are missing or are too many, or
-    /// it is something else.
-    #[must_use]
-    pub const fn is_damaged(&self) -> bool {
-        match self.problem {
+    fn kind(&self) -> ErrorKind {
+        match &self.problem {
+            DumpProblem::Read(error) | DumpProblem::Write(error) | DumpProblem::Persist(error) => {
+                error.kind()
+            }
+            // No first start, which is what a file is that is not found.
+            DumpProblem::NoFolder | DumpProblem::DeadLink => ErrorKind::Other,
+            DumpProblem::Newer { .. } | DumpProblem::OtherNames => ErrorKind::Unsupported,
             DumpProblem::Other
             | DumpProblem::Cut { .. }
             | DumpProblem::Longer { .. }
             | DumpProblem::Mismatch { .. }
-            | DumpProblem::Content { .. } => true,
-            DumpProblem::Read(_)
-            | DumpProblem::Write(_)
-            | DumpProblem::Persist(_)
-            | DumpProblem::NoFolder
-            | DumpProblem::DeadLink
-            | DumpProblem::Newer { .. }
-            | DumpProblem::OtherNames => false,
-        }
-    }
-
-    /// Whether another version of this crate wrote the dump, in a way that this one cannot read.
-    #[must_use]
-    pub const fn is_other_version(&self) -> bool {
-        matches!(self.problem, DumpProblem::Newer { .. } | DumpProblem::OtherNames)
-    }
-
-    /// The byte at which the damage was found, counted from 0: the begin of the block that has it,
-    /// or the end of a dump that is cut off.
-    #[must_use]
-    pub const fn offset(&self) -> Option<u64> {
-        match self.problem {
-            DumpProblem::Other => Some(0),
-            DumpProblem::Cut { at }
-            | DumpProblem::Longer { at }
-            | DumpProblem::Mismatch { at }
-            | DumpProblem::Content { at, .. } => Some(at),
-            _ => None,
-        }
-    }
-
-    /// The error of the file or the stream, if that failed.
-    #[must_use]
-    pub fn cause(&self) -> Option<&io::Error> {
-        match &self.problem {
-            DumpProblem::Read(error) | DumpProblem::Write(error) | DumpProblem::Persist(error) => {
-                Some(error)
-            }
-            _ => None,
+            | DumpProblem::Content { .. } => ErrorKind::InvalidData,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Loading a dump into a store.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use super::batch::read_batch;
-use super::dump_error::{DumpError, DumpProblem};
+use super::dump_error::DumpProblem;
 use super::fields::Fields;
 use super::reader::{DumpBlock, DumpReader};
 use super::replacement::folder_of;
@@ -43,14 +43,34 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// If the dump is damaged or of a newer version, or the stream fails. There is no store then,
-    /// so that a damaged dump does not refill all buckets unnoticed.
+    /// If the stream fails; if it is no whole dump, as bytes have changed, are missing or are too many
+    /// ([`InvalidData`](ErrorKind::InvalidData)); or if another version of this crate wrote it, in a
+    /// way that this one cannot read ([`Unsupported`](ErrorKind::Unsupported)). The message says what
+    /// is wrong, at which byte, and the way out. There is no store then, so that a damaged dump does
+    /// not refill all buckets unnoticed.
     ///
     /// # Examples
     ///
-    /// See [`save`](Self::save).
-    pub fn load(self, mut dump: impl Read) -> Result<Self, DumpError> {
-        self.read_dump(&mut dump).map_err(DumpError::new)
+    /// ```
+    /// use std::io::ErrorKind;
+    /// use tollgate::backend::Memory;
+    ///
+    /// let mut dump = Vec::new();
+    /// Memory::new().save(&mut dump)?;
+    /// dump[40] ^= 1;
+    /// let error = Memory::new().load(dump.as_slice()).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::InvalidData);
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "the dump is damaged: the block at byte 28 does not match its check (restore an older \
+    ///      dump, or start without one: then all buckets are full)"
+    /// );
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// [`save`](Self::save) shows the way there and back.
+    pub fn load(self, mut dump: impl Read) -> io::Result<Self> {
+        self.read_dump(&mut dump).map_err(|problem| problem.into_io(None))
     }
 
     /// Loads a dump from a file, as [`load`](Self::load) does.
@@ -59,8 +79,8 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load), and if the file cannot be read. If there is none,
-    /// [`is_not_found`](DumpError::is_not_found) is true.
+    /// As [`load`](Self::load), and if the file cannot be read. If there is none, the kind is
+    /// [`NotFound`](ErrorKind::NotFound).
     ///
     /// # Examples
     ///
@@ -68,14 +88,14 @@ impl Memory {
     /// use tollgate::backend::Memory;
     ///
     /// let error = Memory::new().load_from("no/such/file").unwrap_err();
-    /// assert!(error.is_not_found());
+    /// assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
     /// ```
-    pub fn load_from(self, path: impl AsRef<Path>) -> Result<Self, DumpError> {
+    pub fn load_from(self, path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
-        let opened = File::open(path).map_err(DumpProblem::read);
+        let opened = File::open(path).map_err(DumpProblem::Read);
         opened
             .and_then(|mut file| self.read_dump(&mut file))
-            .map_err(|problem| DumpError::in_file(problem, path))
+            .map_err(|problem| problem.into_io(Some(path)))
     }
 
     /// Loads a dump from a file if there is one, and leaves the store as it is otherwise: the line
@@ -110,21 +130,21 @@ impl Memory {
     /// # std::fs::remove_dir_all(&folder)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn load_or_empty(self, path: impl AsRef<Path>) -> Result<Self, DumpError> {
+    pub fn load_or_empty(self, path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if fs::symlink_metadata(path).is_ok() {
-                    return Err(DumpError::in_file(DumpProblem::DeadLink, path));
+                    return Err(DumpProblem::DeadLink.into_io(Some(path)));
                 }
                 match fs::metadata(folder_of(path)) {
                     Ok(folder) if folder.is_dir() => Ok(self),
-                    _ => Err(DumpError::in_file(DumpProblem::NoFolder, path)),
+                    _ => Err(DumpProblem::NoFolder.into_io(Some(path))),
                 }
             }
-            Err(error) => Err(DumpError::in_file(DumpProblem::read(error), path)),
+            Err(error) => Err(DumpProblem::Read(error).into_io(Some(path))),
             Ok(mut file) => {
-                self.read_dump(&mut file).map_err(|problem| DumpError::in_file(problem, path))
+                self.read_dump(&mut file).map_err(|problem| problem.into_io(Some(path)))
             }
         }
     }

@@ -48,8 +48,6 @@ mod save;
 mod tests;
 mod writer;
 
-pub use self::dump_error::DumpError;
-
 use siphasher::sip::SipHasher13;
 
 /// The first bytes of a dump.

@@ -127,7 +127,7 @@ impl<'r> DumpReader<'r> {
                     self.at = self.at.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(DumpProblem::read(error)),
+                Err(error) => return Err(DumpProblem::Read(error)),
             }
         }
         Ok(filled)

@@ -36,15 +36,15 @@ pub(super) fn replace(
     path: &Path,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> Result<(), DumpProblem> {
-    let (target, draft, mut file) = begin(path).map_err(DumpProblem::write)?;
+    let (target, draft, mut file) = begin(path).map_err(DumpProblem::Write)?;
     let replaced =
         fill(&mut file).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&draft, &target));
     if replaced.is_err() {
         // If it cannot be removed, the next replacement tries again.
         drop(fs::remove_file(&draft));
     }
-    replaced.map_err(DumpProblem::write)?;
-    persist_entry(&target).map_err(DumpProblem::persist)
+    replaced.map_err(DumpProblem::Write)?;
+    persist_entry(&target).map_err(DumpProblem::Persist)
 }
 
 /// The file that is to be replaced, and its draft.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::dump_error::{DumpError, DumpProblem};
+use super::dump_error::DumpProblem;
 use super::replacement::replace;
 use super::writer::DumpWriter;
 use crate::backend::memory::Memory;
@@ -56,8 +56,8 @@ impl Memory {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn save(&self, mut dump: impl Write) -> Result<(), DumpError> {
-        self.write_dump(&mut dump).map_err(|error| DumpError::new(DumpProblem::write(error)))
+    pub fn save(&self, mut dump: impl Write) -> io::Result<()> {
+        self.write_dump(&mut dump).map_err(|error| DumpProblem::Write(error).into_io(None))
     }
 
     /// Writes all buckets to a file, as [`save`](Self::save) does, in place of what it held.
@@ -82,11 +82,10 @@ impl Memory {
     /// # Examples
     ///
     /// See [`load_or_empty`](Self::load_or_empty).
-    pub fn save_to(&self, path: impl AsRef<Path>) -> Result<(), DumpError> {
+    pub fn save_to(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         let _turn = self.saving.lock();
-        replace(path, |file| self.write_dump(file))
-            .map_err(|problem| DumpError::in_file(problem, path))
+        replace(path, |file| self.write_dump(file)).map_err(|problem| problem.into_io(Some(path)))
     }
 
     fn write_dump(&self, output: &mut dyn Write) -> io::Result<()> {
