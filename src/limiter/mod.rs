@@ -222,9 +222,7 @@ pub use self::penalty::PenaltyCall;
 
 pub use self::debtors::DebtorsCall;
 
-pub use self::events::{
-    Decision, DecisionSource, Observer, Outcome, QueueChange, QueueStep, StoreHealth,
-};
+pub use self::events::{Decision, Observer, Outcome, QueueChange, StoreHealth};
 
 // For the rooms above.
 
@@ -234,7 +232,7 @@ pub(crate) use self::decide::{Asked, Asking, Decided, Place};
 pub(crate) use self::defaults::Speech;
 pub(crate) use self::demand::{Demand, Mode, units_of};
 pub(crate) use self::detached::DetachOnDrop;
-pub(crate) use self::events::{QueueStay, Report};
+pub(crate) use self::events::{DecisionSource, QueueStay, QueueStep, Report};
 pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUse;
 pub(crate) use self::name_table::NameTable;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::Span;
 
 use super::rare_lines::RareLines;
-use crate::limiter::{Decision, DecisionSource, Observer, Outcome, QueueChange, QueueStep};
+use crate::limiter::{Decision, Observer, Outcome, QueueChange};
 
 /// Records decisions in the span of the request, and logs what the limiter itself does not.
 ///
@@ -86,7 +86,7 @@ impl Observer for Trace {
     fn on_decision(&self, decision: &Decision<'_>) {
         let (limit, outcome) = (decision.limit().name(), decision.outcome());
         let wait = decision.wait();
-        if decision.source() == DecisionSource::Shadow {
+        if decision.is_shadow() {
             // Its lines are in the log of the layer.
             if matches!(outcome, Outcome::Refused | Outcome::TooLarge | Outcome::NoKey) {
                 Span::current().record("tollgate.shadow", limit);
@@ -100,7 +100,7 @@ impl Observer for Trace {
                 span.record("tollgate.wait", wait.as_secs_f64());
             }
         }
-        let is_call = decision.source() == DecisionSource::Handler;
+        let is_call = decision.source() == "handler";
         match outcome {
             Outcome::Refused if is_call => {
                 let retry_after = wait.map(tracing::field::debug);
@@ -119,9 +119,9 @@ impl Observer for Trace {
 
     fn on_queue(&self, change: &QueueChange<'_>) {
         let (limit, waited) = (change.limit().name(), change.waited());
-        match (change.step(), change.lateness()) {
-            (QueueStep::Left, _) => tracing::debug!(limit, ?waited, "left the queue"),
-            (_, Some(lateness)) if lateness >= LATE && self.late.is_due(limit, self.interval) => {
+        match change.lateness() {
+            _ if change.has_left() => tracing::debug!(limit, ?waited, "left the queue"),
+            Some(lateness) if lateness >= LATE && self.late.is_due(limit, self.interval) => {
                 tracing::warn!(
                     limit,
                     ?lateness,

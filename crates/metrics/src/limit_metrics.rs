@@ -9,7 +9,7 @@ use super::metric::{
     DECISIONS, LATENESS, LIMIT, OUTCOME, QUEUED_REQUESTS, SOURCE, STEP, TIME_IN_QUEUE, TOKENS,
 };
 use super::recorder::{Registrar, registered};
-use tollgate::limiter::{Decision, DecisionSource, Outcome, QueueChange, QueueStep};
+use tollgate::limiter::{Decision, Outcome, QueueChange};
 
 /// The metrics of the limits of one name.
 ///
@@ -18,10 +18,10 @@ use tollgate::limiter::{Decision, DecisionSource, Outcome, QueueChange, QueueSte
 #[derive(Debug)]
 pub(crate) struct LimitMetrics {
     limit: Box<str>,
-    decisions: [[OnceLock<Counter>; Outcome::COUNT]; DecisionSource::COUNT],
-    tokens: [OnceLock<Counter>; DecisionSource::COUNT],
+    decisions: [[OnceLock<Counter>; Outcome::COUNT]; Decision::<'static>::SOURCES],
+    tokens: [OnceLock<Counter>; Decision::<'static>::SOURCES],
     queued: OnceLock<Gauge>,
-    time_in_queue: [OnceLock<Histogram>; QueueStep::COUNT],
+    time_in_queue: [OnceLock<Histogram>; QueueChange::<'static>::STEPS],
     lateness: OnceLock<Histogram>,
 }
 
@@ -38,20 +38,19 @@ impl LimitMetrics {
 
     pub(crate) fn count(&self, decision: &Decision<'_>, registrar: &Registrar) {
         let (source, outcome) = (decision.source(), decision.outcome());
-        let counters = self.decisions.get(source.index());
+        let counters = self.decisions.get(decision.source_index());
         if let Some(counter) = counters.and_then(|all| all.get(outcome.index())) {
             let register = || {
-                let (source, outcome) = (source.name(), outcome.name());
-                let labels = [(LIMIT, &*self.limit), (OUTCOME, outcome), (SOURCE, source)];
+                let labels = [(LIMIT, &*self.limit), (OUTCOME, outcome.name()), (SOURCE, source)];
                 registrar.counter(DECISIONS, &labels)
             };
             registered(counter, register).increment(1);
         }
         let taken = decision.taken();
         if taken > 0
-            && let Some(counter) = self.tokens.get(source.index())
+            && let Some(counter) = self.tokens.get(decision.source_index())
         {
-            let labels = [(LIMIT, &*self.limit), (SOURCE, source.name())];
+            let labels = [(LIMIT, &*self.limit), (SOURCE, source)];
             registered(counter, || registrar.counter(TOKENS, &labels)).increment(taken);
         }
     }
@@ -59,13 +58,12 @@ impl LimitMetrics {
     pub(crate) fn change_queue(&self, change: &QueueChange<'_>, registrar: &Registrar) {
         let limit = [(LIMIT, &*self.limit)];
         let queued = registered(&self.queued, || registrar.gauge(QUEUED_REQUESTS, &limit));
-        let step = change.step();
-        if step == QueueStep::Joined {
+        if change.has_joined() {
             return queued.increment(1.0);
         }
         queued.decrement(1.0);
-        if let Some(histogram) = self.time_in_queue.get(step.index()) {
-            let labels = [(LIMIT, &*self.limit), (STEP, step.name())];
+        if let Some(histogram) = self.time_in_queue.get(change.step_index()) {
+            let labels = [(LIMIT, &*self.limit), (STEP, change.step())];
             let histogram = registered(histogram, || registrar.histogram(TIME_IN_QUEUE, &labels));
             histogram.record(seconds(change.waited()));
         }

@@ -93,9 +93,9 @@ pub(crate) const HISTOGRAMS: [Metric; 3] = [TIME_IN_QUEUE, LATENESS, STORE_DURAT
 pub(crate) const LIMIT: &str = "tollgate.limit";
 /// [`Outcome::name`](crate::limiter::Outcome::name).
 pub(crate) const OUTCOME: &str = "tollgate.outcome";
-/// [`DecisionSource::name`](crate::limiter::DecisionSource::name).
+/// [`Decision::source`](crate::limiter::Decision::source).
 pub(crate) const SOURCE: &str = "tollgate.source";
-/// [`QueueStep::name`](crate::limiter::QueueStep::name).
+/// [`QueueChange::step`](crate::limiter::QueueChange::step).
 pub(crate) const STEP: &str = "tollgate.step";
 /// The kind of an error: the attribute that OpenTelemetry has for it.
 pub(crate) const ERROR_TYPE: &str = "error.type";

@@ -29,7 +29,7 @@ impl Journal {
 impl Observer for Journal {
     /// `handler login refused 1 after 60s *`, with a star if it stands for the request.
     fn on_decision(&self, decision: &Decision<'_>) {
-        let (source, limit) = (decision.source().name(), decision.limit().name());
+        let (source, limit) = (decision.source(), decision.limit().name());
         let (outcome, cost) = (decision.outcome().name(), decision.cost());
         let wait = match decision.wait() {
             Some(wait) if !wait.is_zero() => format!(" after {wait:?}"),
@@ -41,8 +41,8 @@ impl Observer for Journal {
 
     /// `layer spaced served after 100ms, 0ns late`
     fn on_queue(&self, change: &QueueChange<'_>) {
-        let (source, limit) = (change.source().name(), change.limit().name());
-        let (step, waited) = (change.step().name(), change.waited());
+        let (source, limit) = (change.source(), change.limit().name());
+        let (step, waited) = (change.step(), change.waited());
         let late = change.lateness().map(|late| format!(", {late:?} late")).unwrap_or_default();
         self.write(format!("{source} {limit} {step} after {waited:?}{late}"));
     }

@@ -13,7 +13,7 @@ use crate::limiter::Limit;
 ///
 /// ```
 /// use std::sync::Mutex;
-/// use tollgate::limiter::{Decision, DecisionSource, Outcome};
+/// use tollgate::limiter::{Decision, Outcome};
 /// use tollgate::{HOUR, Limit, Observer, Quota, RateLimiter};
 ///
 /// const REQUESTS: Limit = Limit::new("requests", Quota::token_bucket(9, HOUR));
@@ -24,7 +24,7 @@ use crate::limiter::Limit;
 ///
 /// impl Observer for Seen {
 ///     fn on_decision(&self, decision: &Decision<'_>) {
-///         assert_eq!(decision.source(), DecisionSource::Handler);
+///         assert_eq!(decision.source(), "handler");
 ///         let name = decision.limit().name().to_owned();
 ///         self.0.lock().unwrap().push((name, decision.outcome(), decision.is_main()));
 ///     }
@@ -70,10 +70,31 @@ impl<'a> Decision<'a> {
         self.outcome
     }
 
-    /// Which part of the program asked.
+    /// Which part of the program asked, by its name in metrics, spans and logs: `"layer"` for a rule
+    /// that is enforced for the request, `"shadow"` for one that only watches, and `"handler"` for a
+    /// call, in a handler, a job or a client, or by a throttled stream.
     #[must_use]
-    pub const fn source(&self) -> DecisionSource {
-        self.source
+    pub const fn source(&self) -> &'static str {
+        self.source.name()
+    }
+
+    /// Whether a layer has asked by a rule that only watches. The request passes whatever the outcome
+    /// is.
+    #[must_use]
+    pub const fn is_shadow(&self) -> bool {
+        matches!(self.source, DecisionSource::Shadow)
+    }
+
+    /// How many sources there are.
+    #[doc(hidden)]
+    pub const SOURCES: usize = 3;
+
+    /// The place of the source in a table of all.
+    #[doc(hidden)]
+    #[must_use]
+    #[expect(clippy::as_conversions, reason = "the variants are numbered from 0 on")]
+    pub const fn source_index(&self) -> usize {
+        self.source as usize
     }
 
     /// The tokens that the request asked this limit for; zero if it did not get so far
@@ -102,7 +123,7 @@ impl<'a> Decision<'a> {
     /// the decision that kept it from running at once, the longest wait of several, or else that of
     /// its first limit.
     ///
-    /// A [shadow](DecisionSource::Shadow) is decided on its own, so its decision stands for itself.
+    /// A [shadow](Self::is_shadow) is decided on its own, so its decision stands for itself.
     #[must_use]
     pub const fn is_main(&self) -> bool {
         self.is_main
@@ -194,9 +215,8 @@ impl Outcome {
 }
 
 /// Which part of the program asked a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DecisionSource {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DecisionSource {
     /// A call: in a handler, a job or a client, or by a throttled stream.
     Handler,
     /// A layer, by a rule that is enforced for the request.
@@ -206,27 +226,7 @@ pub enum DecisionSource {
 }
 
 impl DecisionSource {
-    /// How many there are.
-    #[doc(hidden)]
-    pub const COUNT: usize = 3;
-
-    /// Its place in a table of all.
-    #[doc(hidden)]
-    #[must_use]
-    #[expect(clippy::as_conversions, reason = "the variants are numbered from 0 on")]
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// The name in metrics, spans and logs: `"handler"`, `"layer"` or `"shadow"`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// assert_eq!(tollgate::limiter::DecisionSource::Shadow.name(), "shadow");
-    /// ```
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Handler => "handler",
             Self::Layer => "layer",

@@ -19,9 +19,11 @@ mod queue_stay;
 mod report;
 mod store_health;
 
-pub use self::decision::{Decision, DecisionSource, Outcome};
+pub(crate) use self::decision::DecisionSource;
+pub use self::decision::{Decision, Outcome};
 pub use self::observer::Observer;
-pub use self::queue_change::{QueueChange, QueueStep};
+pub use self::queue_change::QueueChange;
+pub(crate) use self::queue_change::QueueStep;
 pub use self::store_health::StoreHealth;
 
 pub(crate) use self::observers::Observers;
