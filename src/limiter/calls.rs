@@ -72,6 +72,7 @@ impl RateLimiter {
             demands: Demands::new(limit),
             jitter: 0,
             progress: Progress::New,
+            max_wait: (),
         }
     }
 }
@@ -86,16 +87,20 @@ impl RateLimiter {
 /// [`key`](Self::key) and [`cost`](Self::cost) apply to the limit that was named last, by
 /// [`RateLimiter::limit`] or by [`and`](Self::and).
 ///
+/// With a `Duration` as `W`, it [reserves](Self::reserve) the tokens if they come within that time, and
+/// its output is `Result<Reservation, RateLimited>`.
+///
 /// # Cancel safety
 ///
-/// As [`RateLimiter::limit`].
+/// As [`RateLimiter::limit`] and [`reserve`](Self::reserve).
 #[must_use = "nothing is asked until it is awaited"]
-pub struct LimitCall<'l> {
+pub struct LimitCall<'l, W = ()> {
     pub(super) limiter: &'l RateLimiter,
     pub(super) demands: Demands<'l>,
     /// In nanoseconds: a `Duration` would take twice the space.
     pub(super) jitter: u64,
     pub(super) progress: Progress<Applied>,
+    max_wait: W,
 }
 
 impl<'l> LimitCall<'l> {
@@ -191,9 +196,15 @@ impl<'l> LimitCall<'l> {
     /// With several limits, the work may run when the last of them has its tokens. Until then, the
     /// tokens of the others are held, and these limits gain more meanwhile. So the bound of each
     /// limit counts the work at the instant when *that* limit had its tokens, not when it runs.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the call gives up what it may have reserved. With a store that answers later, this
+    /// needs a tokio runtime: the one in which the call is dropped. Outside of a runtime, the tokens
+    /// may stay taken.
     #[doc(alias("acquire_one", "until_ready", "until_key_ready", "delay", "wait"))]
     #[inline]
-    pub fn reserve(self) -> ReserveCall<'l> {
+    pub fn reserve(self) -> LimitCall<'l, Duration> {
         self.reserve_within(Duration::MAX)
     }
 
@@ -201,9 +212,10 @@ impl<'l> LimitCall<'l> {
     /// once otherwise.
     #[doc(alias("acquire_with_timeout", "max_wait", "timeout"))]
     #[inline]
-    pub fn reserve_within(mut self, max_wait: Duration) -> ReserveCall<'l> {
-        self.progress.restart();
-        ReserveCall { call: self, max_wait }
+    pub fn reserve_within(self, max_wait: Duration) -> LimitCall<'l, Duration> {
+        let Self { limiter, demands, jitter, mut progress, .. } = self;
+        progress.restart();
+        LimitCall { limiter, demands, jitter, progress, max_wait }
     }
 
     /// Takes the tokens now, in code that is not async: a `Drop`, an `Iterator`, a `poll_ready`.
@@ -242,28 +254,6 @@ impl<'l> LimitCall<'l> {
         Err(limiter.call_failed(self.demands.limit(), BackendError::undecidable("this", why)))
     }
 
-    /// Adds up to `spread`, at random, to the wait of a refusal.
-    ///
-    /// Clients that would all retry at the same instant, such as the start of a window, then come
-    /// one after another. The wait is never shorter than without it.
-    #[doc(alias = "until_ready_with_jitter")]
-    #[inline]
-    pub fn jitter(mut self, spread: Duration) -> Self {
-        self.progress.restart();
-        self.jitter = nanos(spread);
-        self
-    }
-
-    /// The numbers in force take the place of those with which the limits were made.
-    #[inline]
-    fn update_numbers(&mut self) {
-        if self.limiter.replacements().count() != 0
-            && let Progress::New = self.progress
-        {
-            self.demands.update_numbers(self.limiter.replacements());
-        }
-    }
-
     #[cold]
     #[inline(never)]
     fn poll_replaced(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
@@ -275,7 +265,7 @@ impl<'l> LimitCall<'l> {
     fn poll_current(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit<'l>, RateLimited>> {
         // Nearly all calls are on one bucket in memory, which answers at once.
         #[cfg(feature = "memory")]
-        if let Self { limiter, demands, jitter, progress: progress @ Progress::New } = self
+        if let Self { limiter, demands, jitter, progress: progress @ Progress::New, .. } = self
             && let Some(memory) = limiter.memory()
             && let Some(demand) = demands.lone_bucket()
         {
@@ -302,21 +292,6 @@ impl<'l> LimitCall<'l> {
         Poll::Ready(self.read(decided))
     }
 
-    // Inlined, as a decision that is returned is copied.
-    #[inline(always)]
-    fn poll_decided(&mut self, cx: &mut Context<'_>, asking: Asking) -> Poll<Decided> {
-        let Self { limiter, demands, progress, .. } = self;
-        if let Progress::New = progress {
-            *progress = Progress::Done;
-            match limiter.ask(demands.as_mut_slice(), asking) {
-                Asked::Decided(decided) => return Poll::Ready(decided),
-                Asked::Pending(pending) => progress.wait_for(pending),
-            }
-        }
-        let answer = ready!(progress.poll_answer(cx));
-        Poll::Ready(limiter.decided(demands.as_slice(), asking, answer))
-    }
-
     #[inline(always)]
     fn read(&mut self, decided: Decided) -> Result<Permit<'l>, RateLimited> {
         let (limiter, limit) = (self.limiter, self.demands.limit());
@@ -335,16 +310,54 @@ impl<'l> LimitCall<'l> {
             }
         }
     }
+}
+
+impl<W> LimitCall<'_, W> {
+    /// Adds up to `spread`, at random, to the wait of a refusal or of a reservation.
+    ///
+    /// Clients that would all retry at the same instant, such as the start of a window, then come
+    /// one after another, and so does reserved work. The wait is never shorter than without it.
+    /// [`reserve_within`](LimitCall::reserve_within) cuts the jitter where the wait would exceed its
+    /// bound.
+    ///
+    /// On reservations, jitter widens the bound of the quota: delayed work may run together with work
+    /// of a later instant. So the bound for a window of time is that of a window longer by `spread`.
+    /// Reserved work runs in the order of its instants with jitter.
+    #[doc(alias = "until_ready_with_jitter")]
+    #[inline]
+    pub fn jitter(mut self, spread: Duration) -> Self {
+        self.progress.restart();
+        self.jitter = nanos(spread);
+        self
+    }
+
+    /// The numbers in force take the place of those with which the limits were made.
+    #[inline]
+    fn update_numbers(&mut self) {
+        if self.limiter.replacements().count() != 0
+            && let Progress::New = self.progress
+        {
+            self.demands.update_numbers(self.limiter.replacements());
+        }
+    }
+
+    // Inlined, as a decision that is returned is copied.
+    #[inline(always)]
+    fn poll_decided(&mut self, cx: &mut Context<'_>, asking: Asking) -> Poll<Decided> {
+        let Self { limiter, demands, progress, .. } = self;
+        if let Progress::New = progress {
+            *progress = Progress::Done;
+            match limiter.ask(demands.as_mut_slice(), asking) {
+                Asked::Decided(decided) => return Poll::Ready(decided),
+                Asked::Pending(pending) => progress.wait_for(pending),
+            }
+        }
+        let answer = ready!(progress.poll_answer(cx));
+        Poll::Ready(limiter.decided(demands.as_slice(), asking, answer))
+    }
 
     fn draw_jitter(&self) -> Duration {
         self.limiter.random().up_to(Duration::from_nanos(self.jitter))
-    }
-
-    fn debug(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let demands = self.demands.as_slice().iter();
-        let names: Vec<_> = demands.map(|demand| demand.limit.name()).collect();
-        let progress = self.progress.name();
-        f.debug_struct(name).field("limits", &names).field("progress", &progress).finish()
     }
 }
 
@@ -364,63 +377,25 @@ impl<'l> Future for LimitCall<'l> {
     }
 }
 
-impl fmt::Debug for LimitCall<'_> {
+impl<W> fmt::Debug for LimitCall<'_, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.debug("LimitCall", f)
+        let demands = self.demands.as_slice().iter();
+        let names: Vec<_> = demands.map(|demand| demand.limit.name()).collect();
+        let progress = self.progress.name();
+        f.debug_struct("LimitCall").field("limits", &names).field("progress", &progress).finish()
     }
 }
 
-/// A request for tokens that may come later, made by
-/// [`LimitCall::reserve`]; await it.
-///
-/// Its output is `Result<Reservation, RateLimited>`.
-///
-/// # Cancel safety
-///
-/// Dropping the call gives up what it may have reserved. With a store that answers later, this
-/// needs a tokio runtime: the one in which the call is dropped. Outside of a runtime, the tokens
-/// may stay taken.
-#[must_use = "nothing is asked until it is awaited"]
-pub struct ReserveCall<'l> {
-    call: LimitCall<'l>,
-    max_wait: Duration,
-}
-
-impl ReserveCall<'_> {
-    /// Adds up to `spread`, at random, to the wait of the reservation or of the refusal.
-    ///
-    /// Work that would all run at the same instant, such as the start of a window, then runs one
-    /// after another. The wait is never shorter than without it.
-    /// [`reserve_within`](LimitCall::reserve_within) cuts the jitter where the wait would
-    /// exceed its bound.
-    ///
-    /// Jitter widens the bound of the quota: delayed work may run together with work of a later
-    /// instant. So the bound for a window of time is that of a window longer by `spread`. Reserved
-    /// work runs in the order of its instants with jitter.
-    #[inline]
-    pub fn jitter(mut self, spread: Duration) -> Self {
-        self.call = self.call.jitter(spread);
-        self
-    }
-}
-
-impl Future for ReserveCall<'_> {
+impl Future for LimitCall<'_, Duration> {
     type Output = Result<Reservation, RateLimited>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { call, max_wait } = &mut *self;
-        let mode = Mode::Reserve(*max_wait);
-        let asking = Asking::take(DecisionSource::Handler, call.limiter.get_on_failure());
+        let mode = Mode::Reserve(self.max_wait);
+        let asking = Asking::take(DecisionSource::Handler, self.limiter.get_on_failure());
         let asking = Asking { mode, longest: mode, ..asking };
-        call.update_numbers();
-        let decided = ready!(call.poll_decided(cx, asking));
-        let (limit, demands) = (call.demands.limit(), call.demands.as_slice());
-        Poll::Ready(call.limiter.reserve(limit, demands, asking, decided, call.draw_jitter()))
-    }
-}
-
-impl fmt::Debug for ReserveCall<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.call.debug("ReserveCall", f)
+        self.update_numbers();
+        let decided = ready!(self.poll_decided(cx, asking));
+        let (limit, demands) = (self.demands.limit(), self.demands.as_slice());
+        Poll::Ready(self.limiter.reserve(limit, demands, asking, decided, self.draw_jitter()))
     }
 }

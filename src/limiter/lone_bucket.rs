@@ -17,8 +17,8 @@ use crate::algebra::{State, Units, Verdict};
 use crate::backend::{Memory, Reading, UnknownBucket};
 use crate::clock::Timestamp;
 
-/// Decides a call on one bucket in memory, with up to `jitter` nanoseconds in its wait: the twin of [`ask`](RateLimiter::ask) that most calls take.
-/// The store never fails.
+/// Decides a call on one bucket in memory, with up to `jitter` nanoseconds in its wait: the twin of
+/// [`ask`](RateLimiter::ask) that most calls take. The store never fails.
 // A function of its own, not inlined: its arguments are in registers, and it writes its answer to
 // where the poll returns it. So little code is inlined where users write the call, and the answer
 // is not copied.

@@ -206,7 +206,7 @@ mod with_defaults;
 pub use self::engine::RateLimiter;
 pub use self::limit::{Limit, LimitError};
 
-pub use self::calls::{LimitCall, ReserveCall};
+pub use self::calls::LimitCall;
 pub use self::in_flight::InFlight;
 pub use self::permit::{Permit, Settle};
 pub use self::rate_limited::RateLimited;

@@ -209,7 +209,7 @@ impl<R> RateLimitLayer<R> {
     /// Adds a random time of at most `spread` to each wait in the queue and to each `Retry-After`.
     ///
     /// Clients that were refused at the same time then do not come back at the same time. See
-    /// [`ReserveCall::jitter`](crate::limiter::ReserveCall::jitter) for the waits in the queue.
+    /// [`LimitCall::jitter`](crate::limiter::LimitCall::jitter) for the waits in the queue.
     pub fn jitter(self, spread: Duration) -> Self {
         self.with(|settings| settings.jitter = spread)
     }

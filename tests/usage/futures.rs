@@ -23,7 +23,7 @@ use tokio::sync::RwLock;
 use tokio::time::Instant;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::{ManualClock, TokioClock};
-use tollgate::limiter::{LimitCall, PeekCall, PenaltyCall, ReserveCall, ResetCall, Settle};
+use tollgate::limiter::{LimitCall, PeekCall, PenaltyCall, ResetCall, Settle};
 use tollgate::{
     HOUR, Limit, MINUTE, Permit, Quota, RateLimited, RateLimiter, Reservation, SECOND, Snapshot,
 };
@@ -94,7 +94,7 @@ fn answers_later() -> RateLimiter {
 
 const _: () = {
     is_send_unpin::<LimitCall<'_>>();
-    is_send_unpin::<ReserveCall<'_>>();
+    is_send_unpin::<LimitCall<'_, Duration>>();
     is_send_unpin::<PeekCall<'_>>();
     is_send_unpin::<ResetCall<'_>>();
     is_send_unpin::<PenaltyCall<'_>>();

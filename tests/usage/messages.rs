@@ -16,7 +16,7 @@ use tollgate::key::{
     ClientIp, Extracted, Head, Key, KeyError, KeyExtractor, Proxies, extension, from_fn, header,
     matched_path,
 };
-use tollgate::limiter::{LimitCall, PeekCall, ReserveCall};
+use tollgate::limiter::{LimitCall, PeekCall};
 use tollgate::quota::QuotaError;
 use tollgate::{
     DAY, HOUR, Limit, MINUTE, Permit, Quota, RateLimited, RateLimiter, Reservation, SECOND,
@@ -908,7 +908,7 @@ async fn an_error_is_a_pointer_that_goes_anywhere_and_permits_and_calls_stay_sma
         size_of::<Permit<'_>>(),
         size_of::<Result<Permit<'_>, RateLimited>>(),
         size_of::<LimitCall<'_>>(),
-        size_of::<ReserveCall<'_>>(),
+        size_of::<LimitCall<'_, Duration>>(),
         size_of::<PeekCall<'_>>(),
     ];
     println!("permit, result, calls to limit, to reserve, to peek: {sizes:?} bytes");
