@@ -214,11 +214,11 @@ pub use self::rate_limited::RateLimited;
 pub use self::reservation::Reservation;
 pub use self::waiting::Waiting;
 
-pub use self::peek::{PeekCall, ResetCall};
+pub use self::peek::PeekCall;
 pub use self::snapshot::Snapshot;
 pub use crate::backend::OnFailure;
 
-pub use self::penalty::PenaltyCall;
+pub use self::penalty::ChangeCall;
 
 pub use self::debtors::DebtorsCall;
 

@@ -1,4 +1,4 @@
-//! Looking at a limit, and resetting it.
+//! Looking at a limit.
 
 use std::cmp::Reverse;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use super::progress::{BucketCall, Progress};
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot, wait_of};
 use crate::algebra::{Bucket, State, Terms, Verdict, charge, charge_pair_slower, charge_slower};
-use crate::backend::{Applied, BackendError, BucketId, Charge, Key, Reading};
+use crate::backend::{Applied, BackendError, Charge, Key, Reading};
 use crate::quota::tokens_of;
 
 impl RateLimiter {
@@ -55,55 +55,6 @@ impl RateLimiter {
     #[inline]
     pub fn peek<'l>(&'l self, limit: &'l Limit) -> PeekCall<'l> {
         PeekCall { call: BucketCall::new(self, limit), cost: 1 }
-    }
-
-    /// Makes a bucket as if it had never been used, [penalized](Self::penalize) or
-    /// [blocked](Self::block).
-    ///
-    /// The reset forgives what was taken before. So a permit from before the reset returns nothing
-    /// after it: the same tokens would come back twice. A settlement above what was paid is
-    /// still taken. A request that waits keeps its place. What it is granted after the reset is
-    /// taken from the fresh bucket, and can be returned to it.
-    ///
-    /// * **In memory**, this holds for all limiters on the store.
-    /// * **In a store that other processes use as well**, this holds for the permits of this
-    ///   limiter and its clones. Permits of other processes from before the reset still return what
-    ///   they took, and so do refunds that are pending during it. That many tokens more than the
-    ///   quota allows may run after the reset.
-    ///
-    /// A permit may also return nothing if it is held during some 60,000 resets of other keys: for
-    /// 50 minutes at 20 resets a second. A hash assigns each bucket to one of 64 lists (one for
-    /// each shard of a memory store of more than 65,536 keys). Each list keeps the last 1,024
-    /// resets of its buckets, and a permit from before all of these returns nothing. A limit in
-    /// shards counts as one key for each shard. A full list takes 16 KiB; all 64 take 1 MiB.
-    ///
-    /// # Errors
-    ///
-    /// Awaiting it fails if the store failed or did not answer.
-    ///
-    /// # Cancel safety
-    ///
-    /// A call that is dropped before a store has answered may have reset the bucket, or may not.
-    /// The memory store answers the first poll.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tollgate::{HOUR, Limit, Quota, RateLimiter};
-    /// # const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), tollgate::RateLimited> {
-    /// # let limiter = RateLimiter::in_memory();
-    /// let _all = limiter.limit(&LOGIN).key("alice").cost(5).await?;
-    /// limiter.reset(&LOGIN).key("alice").await?;
-    /// assert_eq!(limiter.peek(&LOGIN).key("alice").await?.remaining(), 5);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[doc(alias("clear", "delete", "unban", "unblock", "resetKey"))]
-    #[inline]
-    pub fn reset<'l>(&'l self, limit: &'l Limit) -> ResetCall<'l> {
-        ResetCall { call: BucketCall::new(self, limit) }
     }
 }
 
@@ -203,40 +154,5 @@ impl Future for PeekCall<'_> {
         let answer = ready!(progress.poll(cx, submit));
         let snapshot = answer.and_then(|applied| read(limit, *cost, &applied));
         Poll::Ready(limiter.finish_call(limit, snapshot))
-    }
-}
-
-/// A request to reset a bucket, made by [`RateLimiter::reset`]; await it.
-///
-/// Its output is `Result<(), RateLimited>`.
-#[derive(Debug)]
-#[must_use = "nothing is asked until it is awaited"]
-pub struct ResetCall<'l> {
-    call: BucketCall<'l, ()>,
-}
-
-impl ResetCall<'_> {
-    /// Sets the key of the bucket to reset; the bucket that all callers share if not set.
-    #[inline]
-    pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.call.set_key(key);
-        self
-    }
-}
-
-impl Future for ResetCall<'_> {
-    type Output = Result<(), RateLimited>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let BucketCall { limiter, limit, key, progress } = &mut self.call;
-        if let Progress::New = progress {
-            *limit = limiter.counting(limit);
-        }
-        let submit = || {
-            let ids: SmallVec<[BucketId<'_>; 1]> = limit.shards(key).collect();
-            limiter.forget(&ids)
-        };
-        let answer = ready!(progress.poll(cx, submit));
-        Poll::Ready(answer.map_err(|error| limiter.call_failed(limit, error)))
     }
 }

@@ -1,5 +1,8 @@
-//! Penalties and blocks: taking tokens whatever the bucket holds, and closing a bucket for a time.
+//! Penalties, blocks and resets: taking tokens whatever the bucket holds, closing a bucket for a time,
+//! and making it new.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -10,11 +13,12 @@ use super::Limit;
 use super::detached::DetachOnDrop;
 use super::engine::RateLimiter;
 use super::peek::read;
-use super::progress::BucketCall;
+use super::progress::{BucketCall, Progress};
 use super::rate_limited::RateLimited;
 use super::snapshot::Snapshot;
 use crate::algebra::Units;
-use crate::backend::{Adjustment, Answer, Applied, BucketId, Key};
+use crate::backend::{Adjustment, Answer, Applied, BackendError, BucketId, Key};
+use crate::clock::Timestamp;
 
 impl RateLimiter {
     /// Takes tokens from a bucket whatever it holds, into debt if need be.
@@ -61,8 +65,8 @@ impl RateLimiter {
     /// ```
     #[doc(alias("penalty", "debit"))]
     #[inline]
-    pub fn penalize<'l>(&'l self, limit: &'l Limit, tokens: u64) -> PenaltyCall<'l> {
-        PenaltyCall { call: BucketCall::new(self, limit), penalty: Penalty::Tokens(tokens) }
+    pub fn penalize<'l>(&'l self, limit: &'l Limit, tokens: u64) -> ChangeCall<'l, Snapshot> {
+        ChangeCall::new(self, limit, BucketChange::Tokens(tokens))
     }
 
     /// Closes a bucket for `time` from now on.
@@ -115,49 +119,127 @@ impl RateLimiter {
     /// ```
     #[doc(alias("blacklist", "blocklist", "lock_out", "ban"))]
     #[inline]
-    pub fn block<'l>(&'l self, limit: &'l Limit, time: Duration) -> PenaltyCall<'l> {
-        PenaltyCall { call: BucketCall::new(self, limit), penalty: Penalty::Block(time) }
+    pub fn block<'l>(&'l self, limit: &'l Limit, time: Duration) -> ChangeCall<'l, Snapshot> {
+        ChangeCall::new(self, limit, BucketChange::Block(time))
+    }
+
+    /// Makes a bucket as if it had never been used, [penalized](Self::penalize) or
+    /// [blocked](Self::block).
+    ///
+    /// The reset forgives what was taken before. So a permit from before the reset returns nothing
+    /// after it: the same tokens would come back twice. A settlement above what was paid is
+    /// still taken. A request that waits keeps its place. What it is granted after the reset is
+    /// taken from the fresh bucket, and can be returned to it.
+    ///
+    /// * **In memory**, this holds for all limiters on the store.
+    /// * **In a store that other processes use as well**, this holds for the permits of this
+    ///   limiter and its clones. Permits of other processes from before the reset still return what
+    ///   they took, and so do refunds that are pending during it. That many tokens more than the
+    ///   quota allows may run after the reset.
+    ///
+    /// A permit may also return nothing if it is held during some 60,000 resets of other keys: for
+    /// 50 minutes at 20 resets a second. A hash assigns each bucket to one of 64 lists (one for
+    /// each shard of a memory store of more than 65,536 keys). Each list keeps the last 1,024
+    /// resets of its buckets, and a permit from before all of these returns nothing. A limit in
+    /// shards counts as one key for each shard. A full list takes 16 KiB; all 64 take 1 MiB.
+    ///
+    /// # Errors
+    ///
+    /// Awaiting it fails if the store failed or did not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// A call that is dropped before a store has answered may have reset the bucket, or may not.
+    /// The memory store answers the first poll.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tollgate::{HOUR, Limit, Quota, RateLimiter};
+    /// # const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::RateLimited> {
+    /// # let limiter = RateLimiter::in_memory();
+    /// let _all = limiter.limit(&LOGIN).key("alice").cost(5).await?;
+    /// limiter.reset(&LOGIN).key("alice").await?;
+    /// assert_eq!(limiter.peek(&LOGIN).key("alice").await?.remaining(), 5);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("clear", "delete", "unban", "unblock", "resetKey"))]
+    #[inline]
+    pub fn reset<'l>(&'l self, limit: &'l Limit) -> ChangeCall<'l, ()> {
+        ChangeCall::new(self, limit, BucketChange::Reset)
     }
 }
 
-/// A penalty or a block, made by [`RateLimiter::penalize`] or [`RateLimiter::block`]; await it.
+/// A penalty, a block or a reset, made by [`RateLimiter::penalize`], [`RateLimiter::block`] or
+/// [`RateLimiter::reset`]; await it.
 ///
-/// Its output is `Result<Snapshot, RateLimited>`: how the limit stands then. If the key is set
-/// after the first poll, both keys are concerned: the store has been asked for the first.
-#[derive(Debug)]
+/// Its output is `Result<T, RateLimited>`: how the limit stands then, or nothing after a reset. If the
+/// key is set after the first poll, both keys are concerned: the store has been asked for the first.
 #[must_use = "nothing is done until it is awaited"]
-pub struct PenaltyCall<'l> {
+pub struct ChangeCall<'l, T> {
     call: BucketCall<'l, Applied>,
-    penalty: Penalty,
+    change: BucketChange,
+    output: PhantomData<fn() -> T>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Penalty {
+enum BucketChange {
     Tokens(u64),
     Block(Duration),
+    Reset,
 }
 
-impl PenaltyCall<'_> {
-    /// Sets the key of the bucket to penalize or to block; the bucket that all callers share if not
-    /// set.
+impl<'l, T> ChangeCall<'l, T> {
+    #[inline]
+    const fn new(limiter: &'l RateLimiter, limit: &'l Limit, change: BucketChange) -> Self {
+        Self { call: BucketCall::new(limiter, limit), change, output: PhantomData }
+    }
+
+    /// Sets the key of the bucket to change; the bucket that all callers share if not set.
     #[inline]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         self.call.set_key(key);
         self
     }
+
+    fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<Result<Applied, BackendError>> {
+        let change = self.change;
+        let BucketCall { limiter, limit, key, progress } = &mut self.call;
+        progress.poll(cx, || change.ask(limiter, limit, key))
+    }
 }
 
-impl Penalty {
-    fn of_bucket<'l>(self, limit: &'l Limit, id: BucketId<'l>) -> Adjustment<'l> {
+impl BucketChange {
+    fn ask(self, limiter: &RateLimiter, limit: &Limit, key: &Key) -> Answer<Applied> {
+        let change = |id| self.of_bucket(limit, id);
+        let changes: Option<SmallVec<[Adjustment<'_>; 2]>> =
+            limit.shards(key).map(change).collect();
+        let Some(changes) = changes else {
+            let ids: SmallVec<[BucketId<'_>; 1]> = limit.shards(key).collect();
+            return limiter.forget(&ids).map(|()| Applied::many(Timestamp::UNIX_EPOCH, Vec::new()));
+        };
+        let answer = limiter.backend().adjust(&changes);
+        match limiter.watch_debts(&changes, answer) {
+            ready @ Answer::Ready(_) => ready,
+            pending => Answer::Pending(Box::pin(DetachOnDrop::new(pending))),
+        }
+    }
+
+    /// `None` for a reset.
+    fn of_bucket<'l>(self, limit: &'l Limit, id: BucketId<'l>) -> Option<Adjustment<'l>> {
         let bucket = limit.bucket();
         match self {
             Self::Tokens(tokens) => {
                 // A number that does not fit in units takes as much as can be counted.
                 let all = bucket.units(tokens).unwrap_or(Units::MAX);
                 let part = share_of_shard(all, id.shard_index(), limit.quota().get_shards());
-                Adjustment::refund(id, bucket, part.saturating_neg())
+                Some(Adjustment::refund(id, bucket, part.saturating_neg()))
             }
-            Self::Block(time) => Adjustment::block(id, bucket, time),
+            Self::Block(time) => Some(Adjustment::block(id, bucket, time)),
+            Self::Reset => None,
         }
     }
 }
@@ -168,25 +250,35 @@ fn share_of_shard(units: Units, shard: u32, count: u32) -> Units {
     units.div_euclid(count).saturating_add(Units::from(shard < units.rem_euclid(count)))
 }
 
-impl Future for PenaltyCall<'_> {
+impl Future for ChangeCall<'_, Snapshot> {
     type Output = Result<Snapshot, RateLimited>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { call, penalty } = &mut *self;
-        call.begin_counting()?;
-        let BucketCall { limiter, limit, key, progress } = call;
-        let submit = || {
-            let changes: SmallVec<[Adjustment<'_>; 2]> =
-                limit.shards(key).map(|id| penalty.of_bucket(limit, id)).collect();
-            let answer = limiter.backend().adjust(&changes);
-            match limiter.watch_debts(&changes, answer) {
-                ready @ Answer::Ready(_) => ready,
-                pending => Answer::Pending(Box::pin(DetachOnDrop::new(pending))),
-            }
-        };
-        let answer = ready!(progress.poll(cx, submit));
+        self.call.begin_counting()?;
+        let answer = ready!(self.poll_changed(cx));
+        let BucketCall { limiter, limit, .. } = self.call;
         // The change itself costs nothing: how the limit stands for a cost of zero.
         let snapshot = answer.and_then(|changed| read(limit, 0, &changed));
         Poll::Ready(limiter.finish_call(limit, snapshot))
+    }
+}
+
+impl Future for ChangeCall<'_, ()> {
+    type Output = Result<(), RateLimited>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Progress::New = self.call.progress {
+            self.call.limit = self.call.limiter.counting(self.call.limit);
+        }
+        let answer = ready!(self.poll_changed(cx));
+        let BucketCall { limiter, limit, .. } = &self.call;
+        Poll::Ready(answer.map(drop).map_err(|error| limiter.call_failed(limit, error)))
+    }
+}
+
+impl<T> fmt::Debug for ChangeCall<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { call, change, .. } = self;
+        f.debug_struct("ChangeCall").field("call", call).field("change", change).finish()
     }
 }

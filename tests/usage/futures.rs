@@ -23,7 +23,7 @@ use tokio::sync::RwLock;
 use tokio::time::Instant;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::{ManualClock, TokioClock};
-use tollgate::limiter::{LimitCall, PeekCall, PenaltyCall, ResetCall, Settle};
+use tollgate::limiter::{ChangeCall, LimitCall, PeekCall, Settle};
 use tollgate::{
     HOUR, Limit, MINUTE, Permit, Quota, RateLimited, RateLimiter, Reservation, SECOND, Snapshot,
 };
@@ -96,8 +96,8 @@ const _: () = {
     is_send_unpin::<LimitCall<'_>>();
     is_send_unpin::<LimitCall<'_, Duration>>();
     is_send_unpin::<PeekCall<'_>>();
-    is_send_unpin::<ResetCall<'_>>();
-    is_send_unpin::<PenaltyCall<'_>>();
+    is_send_unpin::<ChangeCall<'_, ()>>();
+    is_send_unpin::<ChangeCall<'_, Snapshot>>();
     is_send_unpin::<Settle>();
     is_send_unpin::<Reservation>();
     is_send_sync::<RateLimiter>();

@@ -138,7 +138,7 @@ const WARNINGS: &[[&str; 3]] = &[
     ["and()", "limiter.limit(&L).and(&L).key(user);", "nothing is asked until it is awaited"],
     ["a lost key", "let call = limiter.limit(&L); call.key(user);", "nothing is asked"],
     ["peek()", "limiter.peek(&L);", "nothing is asked until it is awaited"],
-    ["reset()", "limiter.reset(&L).key(user);", "nothing is asked until it is awaited"],
+    ["reset()", "limiter.reset(&L).key(user);", "nothing is done until it is awaited"],
     ["penalize()", "limiter.penalize(&L, 5);", "nothing is done until it is awaited"],
     ["block()", "limiter.block(&L, SECOND).key(user);", "nothing is done until it is awaited"],
     ["settle()", "limiter.limit(&L).await?.settle(3);", "whether it worked is known only"],
