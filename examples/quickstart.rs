@@ -8,7 +8,6 @@ use axum::Router;
 use axum::routing::{get, post};
 use http::StatusCode;
 use tollgate::key::{ClientIp, header};
-use tollgate::middleware::MissingKey;
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimiter, Rule};
 
 /// All requests of a client address: 20 at once, then 10 a minute.
@@ -19,7 +18,7 @@ const LOGIN: Limit = Limit::new("login", Quota::token_bucket(5, HOUR));
 
 pub(crate) fn app(limiter: &RateLimiter) -> Router {
     // A request without a name gets 401. By default, a missing header field is 400.
-    let unnamed = MissingKey::Reject(StatusCode::UNAUTHORIZED);
+    let unnamed = StatusCode::UNAUTHORIZED;
     let login = Rule::new(&LOGIN).key(header("x-user")).missing_key(unnamed);
     Router::new()
         .route("/", get(async || "hello\n"))

@@ -6,7 +6,6 @@
 use std::net::SocketAddr;
 
 use tollgate::key::header;
-use tollgate::middleware::MissingKey;
 use tollgate::{Head, Limit, MINUTE, Quota, RateLimiter, Rule};
 use tonic::metadata::MetadataValue;
 use tonic::transport::server::TcpIncoming;
@@ -32,7 +31,7 @@ pub(crate) async fn serve(limiter: &RateLimiter) -> std::io::Result<SocketAddr> 
     let address = listener.local_addr()?;
     // In production, the tenant of a verified token. All calls without one share a bucket.
     let tenant = Rule::new(&PER_TENANT).key(header("x-tenant"));
-    let rule = tenant.missing_key(MissingKey::Shared).cost_with(cost);
+    let rule = tenant.missing_key_shared().cost_with(cost);
     let (_reporter, health) = health_reporter();
     let server = Server::builder().layer(limiter.layer(rule)).add_service(health);
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));

@@ -14,7 +14,7 @@ use super::plan::Plan;
 use super::queue::Queue;
 use super::rule::{ChosenLimit, LayerSettings, ReadOn, Rule, Rules};
 use super::service::RateLimit;
-use super::{IntoCost, IntoRule, MissingKey, Portion, ResponseHead};
+use super::{IntoCost, IntoRule, Portion, ResponseHead};
 use crate::backend::Key;
 use crate::fields::{Dialect, Dialects, ForeignFields, PartitionKey, RetryAfter};
 use crate::key::{Head, IntoExtracted, KeyExtractor};
@@ -107,7 +107,9 @@ options_of_one_rule! {
         "Sets a function that computes the cost from the head of a request";
     limit_with<L: Into<ChosenLimit>>(choose: impl Fn(&Head<'_>) -> L + Send + Sync + 'static),
         "Sets a function that chooses the limit of a request";
-    missing_key(missing_key: MissingKey), "Sets what happens to a request without a key";
+    missing_key(status: StatusCode), "Sets the status of the answer to a request without a key";
+    missing_key_exempt(), "Lets a request without a key pass without being charged";
+    missing_key_shared(), "Takes the tokens of requests without a key from one bucket";
     only_methods(methods: impl IntoIterator<Item = Method>),
         "Limits only requests with one of these methods";
     only_if(predicate: impl Fn(&Head<'_>) -> bool + Send + Sync + 'static),

@@ -349,7 +349,7 @@ pub use self::on_refusal::{OnRefusal, RefusalBody, RefusedRequest};
 pub use self::portion::Portion;
 pub use self::queue::Queue;
 pub use self::response_head::ResponseHead;
-pub use self::rule::{ChosenLimit, MissingKey, Rule};
+pub use self::rule::{ChosenLimit, Rule};
 pub use self::rule_builder::{IntoCost, IntoRule};
 pub use self::service::RateLimit;
 pub use crate::limiter::OnFailure;

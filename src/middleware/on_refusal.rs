@@ -148,7 +148,7 @@ impl RefusedRequest<'_> {
     /// The status that the layer would send.
     ///
     /// It is 429 for a refusal, and 503 if the queue is full, the limiter is drained or the store
-    /// fails. For a request without a key, it is the status of [`MissingKey`](super::MissingKey).
+    /// fails. For a request without a key, it is that of [`missing_key`](super::Rule::missing_key).
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         self.status

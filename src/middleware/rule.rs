@@ -184,23 +184,9 @@ pub(super) type RequestPredicate = Arc<dyn Fn(&Head<'_>) -> bool + Send + Sync>;
 pub(super) type ResponsePredicate = Arc<dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync>;
 
 /// What happens to a request if its key [is missing](crate::key::KeyError::missing).
-///
-/// If nothing is set, whoever should have set the key has made the mistake. A client that sends no
-/// header field or cookie gets 400, or 401 if the field is for credentials. If the server lacks
-/// something, such as the address of the peer or an extension of the request, the status is 500. An
-/// extractor of your own says so [itself](crate::key::KeyError::with_status).
-///
-/// A key that is present but cannot be used is a mistake of the client. Such a request is answered
-/// with 400, whatever is set here.
-#[doc(alias("UnableToExtractKey", "anonymous"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MissingKey {
+pub(super) enum MissingKey {
     /// The request is answered with this status.
-    ///
-    /// With debug assertions (`cargo run`, `cargo test`), the body of a 500 says which key is
-    /// missing and the way out, as the log does, and so does each answer if nothing is set. In
-    /// release builds the body tells the client nothing.
     Reject(StatusCode),
     /// The request passes without being charged to this limit.
     Exempt,

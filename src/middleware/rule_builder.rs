@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
+use http::{Method, StatusCode};
 
-use super::rule::{ChosenLimit, RequestCost, Rule};
-use super::{MissingKey, Portion, ResponseHead};
+use super::rule::{ChosenLimit, MissingKey, RequestCost, Rule};
+use super::{Portion, ResponseHead};
 use crate::key::{FromFn, Head, IntoExtracted, KeyExtractor};
 use crate::limiter::{BlockAfter, Limit};
 use crate::quota::tokens_of;
@@ -172,25 +172,55 @@ impl Rule {
         self
     }
 
-    /// Sets what happens to a request without a key; by default, it is answered as the key [says](
-    /// crate::key::KeyError::with_status), with an error of the client or of the server.
+    /// Sets the status of the answer to a request whose key [is
+    /// missing](crate::key::KeyError::missing).
+    ///
+    /// If nothing is set, whoever should have set the key has made the mistake. A client that sends no
+    /// header field or cookie gets 400, or 401 if the field is for credentials. If the server lacks
+    /// something, such as the address of the peer or an extension of the request, the status is 500. An
+    /// extractor of your own says so [itself](crate::key::KeyError::with_status).
+    ///
+    /// A key that is present but cannot be used is a mistake of the client. Such a request is answered
+    /// with 400, whatever is set here.
+    ///
+    /// With debug assertions (`cargo run`, `cargo test`), the body of a 500 says which key is missing
+    /// and the way out, as the log does, and so does each answer if nothing is set. In release builds
+    /// the body tells the client nothing.
     ///
     /// # Examples
     ///
     /// ```
     /// use http::StatusCode;
     /// use tollgate::key::header;
-    /// use tollgate::middleware::MissingKey;
     /// use tollgate::{HOUR, Limit, Quota, Rule};
     ///
     /// const EXPORTS: Limit = Limit::new("exports", Quota::fixed_window(100, HOUR));
     ///
-    /// let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
-    /// let rule = Rule::new(&EXPORTS).key(header("x-tenant")).missing_key(unauthorized);
-    /// # drop(rule);
+    /// let tenant = || Rule::new(&EXPORTS).key(header("x-tenant"));
+    /// let rules = [
+    ///     tenant().missing_key(StatusCode::UNAUTHORIZED),
+    ///     tenant().missing_key_exempt(), // passes without being charged
+    ///     tenant().missing_key_shared(), // pays from one bucket for all without a key
+    /// ];
+    /// # drop(rules);
     /// ```
-    pub fn missing_key(mut self, missing_key: MissingKey) -> Self {
-        self.missing_key = Some(missing_key);
+    #[doc(alias("UnableToExtractKey", "anonymous"))]
+    pub fn missing_key(mut self, status: StatusCode) -> Self {
+        self.missing_key = Some(MissingKey::Reject(status));
+        self
+    }
+
+    /// Lets a request without a key pass without being charged to this limit; see
+    /// [`missing_key`](Self::missing_key).
+    pub fn missing_key_exempt(mut self) -> Self {
+        self.missing_key = Some(MissingKey::Exempt);
+        self
+    }
+
+    /// Takes the tokens of requests without a key from one bucket that they share; see
+    /// [`missing_key`](Self::missing_key).
+    pub fn missing_key_shared(mut self) -> Self {
+        self.missing_key = Some(MissingKey::Shared);
         self
     }
 }

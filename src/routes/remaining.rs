@@ -70,7 +70,7 @@ use crate::quota::{Kind, Quota};
 /// # Answers in place of it
 ///
 /// A request without its key gets what the layer would
-/// [answer](crate::middleware::MissingKey). While the store fails, the answer is 503, also under
+/// [answer](crate::Rule::missing_key). While the store fails, the answer is 503, also under
 /// [`OnFailure::Admit`](crate::OnFailure::Admit).
 ///
 /// # Examples

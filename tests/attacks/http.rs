@@ -26,7 +26,7 @@ use tollgate::fields::Dialect;
 use tollgate::key::{
     ClientIp, Head, Key, KeyError, KeyExtractor, Networks, api_key, bearer, cookie, header,
 };
-use tollgate::middleware::{MissingKey, Queue, ResponseHead};
+use tollgate::middleware::{Queue, ResponseHead};
 use tollgate::routes::{RateLimitExt, extract};
 use tollgate::{Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, RateLimited, RateLimiter, Rule};
 use tollgate_testing::broken::Broken;
@@ -122,7 +122,7 @@ async fn blanks_around_a_value_make_no_new_key() {
 /// but a single space, the token counted as missing, which may exempt a request.
 #[tokio::test]
 async fn blanks_before_a_token_do_not_change_the_key() {
-    let rule = by(bearer()).missing_key(MissingKey::Exempt);
+    let rule = by(bearer()).missing_key_exempt();
     let between = [" ", "  ", "\t", " \t", "\t "].map(|blanks| format!("Bearer{blanks}sesame"));
     assert_eq!(statuses(rule, "authorization", between).await, [200, 200, 429, 429, 429]);
 }
@@ -141,7 +141,7 @@ async fn a_value_of_blanks_is_an_empty_one() {
         // exempt.
         ("cookie", by(cookie("session")), "cookie", 200),
     ] {
-        let rule = rule.missing_key(MissingKey::Exempt);
+        let rule = rule.missing_key_exempt();
         assert_eq!(statuses(rule, field, blank()).await, [status; 5], "{name}");
     }
     for (name, key) in [
@@ -291,7 +291,7 @@ async fn refusing_layers() -> [(u16, RateLimitLayer); 11] {
     let broken = |later| RateLimiter::new(Broken { later }).layer(&TWO);
     let by_user = || Rule::new(&TWO).key(header("x-user"));
     let nonsense = |_: &Head<'_>| Err::<Key, _>(KeyError::invalid("nonsense"));
-    let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
+    let unauthorized = StatusCode::UNAUTHORIZED;
     let limiter = spent().await;
     let drained = spent().await;
     drained.drain(std::time::Duration::ZERO);

@@ -10,7 +10,7 @@ use http_body_util::Full;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::{Head, header};
-use tollgate::middleware::{MissingKey, Queue, RefusedRequest};
+use tollgate::middleware::{Queue, RefusedRequest};
 use tollgate::{
     Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, RateLimiter, Rule, SECOND, Snapshot,
 };
@@ -138,7 +138,7 @@ async fn a_handler_sees_the_head_and_every_limit_that_has_refused() {
 async fn a_handler_words_every_answer_of_the_layer() {
     let (handler, notes) = noting();
     let by_user = Rule::new(&TWO).key(header("x-user"));
-    let unauthorized = by_user.clone().missing_key(MissingKey::Reject(StatusCode::UNAUTHORIZED));
+    let unauthorized = by_user.clone().missing_key(StatusCode::UNAUTHORIZED);
     let layers = [
         limiter(&ManualClock::new(START)).layer(by_user),
         limiter(&ManualClock::new(START)).layer(unauthorized),
@@ -271,12 +271,13 @@ async fn a_response_with_no_room_for_more_is_left_as_it_is() {
     let limiter = tollgate_testing::queue::paused();
     let by_user = Rule::new(&TWO).key(header("x-user"));
     let layer = |rule: Rule| limiter.layer(rule).on_refusal(handler.clone());
-    for missing_key in [MissingKey::Reject(StatusCode::SERVICE_UNAVAILABLE), MissingKey::Shared] {
-        let rule = by_user.clone().cost(2).missing_key(missing_key);
+    let costly = by_user.clone().cost(2);
+    let rejected = costly.clone().missing_key(StatusCode::SERVICE_UNAVAILABLE);
+    for rule in [rejected, costly.missing_key_shared()] {
         let reply = ask(&layer(rule), "/", &[]).await;
         assert_eq!(reply.headers.len(), if reply.status == 200 { 2 } else { fields.len() });
     }
-    let reply = ask(&layer(by_user.missing_key(MissingKey::Shared)), "/", &[]).await;
+    let reply = ask(&layer(by_user.missing_key_shared()), "/", &[]).await;
     assert_eq!((reply.status.as_u16(), reply.headers.len()), (429, fields.len()));
 
     static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));

@@ -16,7 +16,6 @@ use http::request::Parts;
 use http::{HeaderName, Request, StatusCode};
 use tollgate::clock::ManualClock;
 use tollgate::key::{self, KeyExtractor, extension, header};
-use tollgate::middleware::MissingKey;
 use tollgate::routes::extract;
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, Rule};
 use tollgate_testing::web::Reply;
@@ -26,11 +25,10 @@ use tower::{Layer, Service, ServiceExt};
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 
 fn two(key: impl KeyExtractor) -> RateLimitLayer {
-    two_unless(key, MissingKey::Reject(StatusCode::INTERNAL_SERVER_ERROR))
+    two_by(Rule::new(&TWO).key(key).missing_key(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
-fn two_unless(key: impl KeyExtractor, missing_key: MissingKey) -> RateLimitLayer {
-    let rule = Rule::new(&TWO).key(key).missing_key(missing_key);
+fn two_by(rule: Rule) -> RateLimitLayer {
     limiter(&ManualClock::new(START)).layer(rule)
 }
 
@@ -115,7 +113,8 @@ async fn a_request_that_is_rejected_may_go_on_without_a_key() {
     let (alice, anonymous) = (&[("x-user", "1")][..], &[][..]);
     let refused = hello().layer(two(key())).layer(find());
     assert_eq!(statuses(&refused, [alice, anonymous]).await, [200, 500]);
-    let exempt = hello().layer(two_unless(key(), MissingKey::Exempt)).layer(find());
+    let exempt =
+        hello().layer(two_by(Rule::new(&TWO).key(key()).missing_key_exempt())).layer(find());
     assert_eq!(statuses(&exempt, [anonymous; 4]).await, [200; 4]);
     let or_all = hello().layer(two(key().or(key::global()))).layer(find());
     assert_eq!(

@@ -15,7 +15,6 @@ use tollgate::clock::ManualClock;
 use tollgate::key::{
     ClientIp, Key, KeyError, KeyExtractor, Networks, Proxies, extension, global, header,
 };
-use tollgate::middleware::MissingKey;
 use tollgate::{Limit, MINUTE, OnFailure, Quota, RateLimitLayer, RateLimiter, Rule};
 use tollgate_testing::cases::times;
 use tollgate_testing::log::logged;
@@ -265,7 +264,7 @@ fn a_call_that_the_store_can_never_decide_is_logged_once_and_never_admitted() {
 
 #[test]
 fn a_key_that_the_client_left_out_is_no_misconfiguration() {
-    let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
+    let unauthorized = StatusCode::UNAUTHORIZED;
     let rule = Rule::new(&TWO).key(header("x-user")).missing_key(unauthorized);
     let service = limiter(&ManualClock::new(START)).layer(rule).layer(inner());
     let ask = || {
@@ -435,9 +434,9 @@ fn a_client_that_leaves_a_key_out_does_not_hide_a_misconfiguration() {
 
 #[test]
 fn a_limit_without_a_key_is_logged_also_where_requests_go_on() {
-    for missing_key in [MissingKey::Exempt, MissingKey::Shared] {
+    let rule = || Rule::new(&MANY);
+    for rule in [rule().missing_key_exempt(), rule().missing_key_shared()] {
         let limiter = limiter(&ManualClock::new(START));
-        let rule = Rule::new(&MANY).missing_key(missing_key);
         let peer = limiter.layer(rule.clone().key(ClientIp::peer())).layer(inner());
         let user = limiter.layer(rule.key(header("x-user"))).layer(inner());
         let lines = logged(tracing::Level::DEBUG, || {
@@ -489,7 +488,7 @@ fn an_empty_key_is_no_key_and_logged_once() {
         (rule().key_with(|_| ""), "the closure returned an empty one"),
         (rule().key_with(|_| Some(String::new())), "the closure returned an empty one"),
         // A request without a key may pass; one with an empty key may not.
-        (rule().key(header("x-user")).missing_key(MissingKey::Exempt), "header is empty"),
+        (rule().key(header("x-user")).missing_key_exempt(), "header is empty"),
         (rule().key(header("x-user").or(global())), "header is empty"),
     ] {
         let service = limiter(&ManualClock::new(START)).layer(rule).layer(inner());

@@ -8,7 +8,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use http::StatusCode;
 use tollgate::key::{ClientIp, KeyExtractor, extension, global, header};
-use tollgate::middleware::{Admission, Meter, MissingKey};
+use tollgate::middleware::{Admission, Meter};
 use tollgate::{Limit, MINUTE, Quota, RateLimitExt, Rule};
 use tollgate_testing::web::{self, serve};
 
@@ -106,8 +106,8 @@ fn an_extension_that_no_request_has_is_told_once_where_requests_pass() {
         }
     };
     let rules: [fn(Rule) -> Rule; 5] = [
-        |rule| rule.missing_key(MissingKey::Exempt),
-        |rule| rule.missing_key(MissingKey::Shared),
+        |rule| rule.missing_key_exempt(),
+        |rule| rule.missing_key_shared(),
         |rule| rule.shadow(),
         |rule| rule.key(by_user().or(ClientIp::peer())),
         |rule| {
@@ -131,7 +131,7 @@ fn an_extension_that_no_request_has_is_told_once_where_requests_pass() {
 /// unless no client ever had a key.
 #[test]
 fn an_extension_that_no_request_has_is_told_once_behind_401() {
-    let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
+    let unauthorized = StatusCode::UNAUTHORIZED;
     let rule = || Rule::new(&API).key(by_user()).missing_key(unauthorized);
     let routes = || Router::new().route("/", get(hello));
     let app = routes().layer(from_fn(authenticate)).layer(fixed().layer(rule()));

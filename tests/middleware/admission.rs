@@ -15,7 +15,7 @@ use tollgate::backend::{Adjustment, Answer, Applied, Backend, BackendError, Buck
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
-use tollgate::middleware::{ActualCost, Admission, MissingKey};
+use tollgate::middleware::{ActualCost, Admission};
 use tollgate::{
     HOUR, Limit, MINUTE, OnFailure, Quota, RateLimitExt, RateLimitLayer, RateLimited, RateLimiter,
     Rule, SECOND, Snapshot,
@@ -125,7 +125,7 @@ async fn a_handler_sees_limits_that_are_not_advertised() {
 #[tokio::test]
 async fn requests_without_a_limit_have_an_empty_admission() {
     let calls = || Rule::new(&CALLS);
-    let exempt = calls().key(header("x-absent")).missing_key(MissingKey::Exempt);
+    let exempt = calls().key(header("x-absent")).missing_key_exempt();
     let exempt = limiter(&ManualClock::new(START)).layer(exempt);
     let skipped = limiter(&ManualClock::new(START)).layer(calls().only_if(|_| false));
     let blind = RateLimiter::new(Down).layer(calls()).on_failure(OnFailure::Admit);

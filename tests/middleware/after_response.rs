@@ -18,7 +18,7 @@ use tollgate::backend::{Adjustment, BucketId, Key};
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
-use tollgate::middleware::{ActualCost, MissingKey, ResponseHead};
+use tollgate::middleware::{ActualCost, ResponseHead};
 use tollgate::{
     HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND,
 };
@@ -313,7 +313,7 @@ fn each_rule_has_a_refund_condition_of_its_own() {
 #[test]
 fn rules_that_a_request_is_exempt_from_refund_nothing() {
     let limiter = limiter(&ManualClock::new(START));
-    let exempt = Rule::new(&CALLS).key(header("x-user")).missing_key(MissingKey::Exempt);
+    let exempt = Rule::new(&CALLS).key(header("x-user")).missing_key_exempt();
     let failures = Rule::new(&FAILURES).refund_if(succeeded);
     let layer = limiter.layer(exempt.reset_if(|_| true)).and(failures);
     send_now(&layer, &[("status", "500")]);

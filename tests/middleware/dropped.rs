@@ -17,7 +17,7 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
 use tollgate::clock::ManualClock;
 use tollgate::key::header;
-use tollgate::middleware::{ActualCost, Admission, Meter, MissingKey};
+use tollgate::middleware::{ActualCost, Admission, Meter};
 use tollgate::{Limit, MINUTE, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND};
 use tollgate_testing::cases::times;
 use tollgate_testing::dice::Dice;
@@ -364,7 +364,7 @@ fn refunds_and_resets_take_precedence_over_the_meter() {
 #[test]
 fn requests_without_a_limit_have_a_meter() {
     let limiter = here();
-    let exempt = Rule::new(&TOKENS).key(header("x-absent")).missing_key(MissingKey::Exempt);
+    let exempt = Rule::new(&TOKENS).key(header("x-absent")).missing_key_exempt();
     let running = Running::start(&limiter.layer(exempt).settle().refund_dropped());
     running.meter().add(30);
     running.disconnects();

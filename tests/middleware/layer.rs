@@ -18,7 +18,7 @@ use tollgate::backend::{
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::{ClientIp, Extracted, Head, Key, KeyExtractor, extension, from_fn, header};
-use tollgate::middleware::{MissingKey, ResponseBody, ResponseFuture};
+use tollgate::middleware::{ResponseBody, ResponseFuture};
 use tollgate::{
     Limit, MINUTE, OnFailure, Quota, RateLimit, RateLimitLayer, RateLimited, RateLimiter, Rule,
 };
@@ -345,15 +345,15 @@ async fn a_missing_key_is_refused_by_default() {
         (replies.map(|reply| reply.status.as_u16()), ran.load(Ordering::Relaxed))
     };
     assert_eq!(statuses(by_user()).await, ([400, 400], 0));
-    let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
+    let unauthorized = StatusCode::UNAUTHORIZED;
     assert_eq!(statuses(by_user().missing_key(unauthorized)).await, ([401, 401], 0));
-    assert_eq!(statuses(by_user().missing_key(MissingKey::Exempt)).await, ([200, 200], 2));
-    assert_eq!(statuses(by_user().missing_key(MissingKey::Shared)).await, ([200, 429], 1));
+    assert_eq!(statuses(by_user().missing_key_exempt()).await, ([200, 200], 2));
+    assert_eq!(statuses(by_user().missing_key_shared()).await, ([200, 429], 1));
 }
 
 #[tokio::test]
 async fn a_key_that_cannot_be_used_is_the_clients_fault() {
-    let rule = Rule::new(&TWO).key(header("x-user")).missing_key(MissingKey::Exempt);
+    let rule = Rule::new(&TWO).key(header("x-user")).missing_key_exempt();
     let (inner, ran) = Strict::counted();
     let service = limiter(&ManualClock::new(START)).layer(rule).layer(inner);
     let twice = Request::builder().header("x-user", "a").header("x-user", "b").body(()).unwrap();

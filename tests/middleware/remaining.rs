@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tollgate::algebra::{Bucket, State, calculate};
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, Head, Key, KeyError, KeyExtractor as _, header};
-use tollgate::middleware::{MissingKey, Portion};
+use tollgate::middleware::Portion;
 use tollgate::routes::{PREDICTOR, predictor, remaining};
 use tollgate::{
     HOUR, Limit, MINUTE, OnFailure, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND,
@@ -101,8 +101,8 @@ fn asking_takes_nothing() {
 fn asking_computes_no_cost() {
     let cost = |head: &Head<'_>| head.headers()["x-cost"].to_str().unwrap().parse().unwrap();
     let limiter = limiter(&ManualClock::new(START));
-    for missing_key in [MissingKey::Exempt, MissingKey::Shared] {
-        let rule = Rule::new(&PER_USER).key(header("x-user")).missing_key(missing_key);
+    let rule = || Rule::new(&PER_USER).key(header("x-user"));
+    for (rule, shared) in [(rule().missing_key_exempt(), 0), (rule().missing_key_shared(), 1)] {
         let layer = limiter.layer(rule.cost_with(cost));
         let app = Router::new().route("/limits", get(remaining(&layer)));
         let page = told(&app, &ANN);
@@ -110,7 +110,6 @@ fn asking_computes_no_cost() {
             (&page["limits"][0]["cost"], &page["limits"][0]["value"]),
             (&Value::Null, &json!(120_000_000))
         );
-        let shared = usize::from(missing_key == MissingKey::Shared);
         assert_eq!(told(&app, &[])["limits"].as_array().unwrap().len(), shared);
     }
 }
@@ -173,8 +172,8 @@ fn conditions_do_not_hide_a_limit_and_shadows_stay_hidden() {
     // Clients that are exempt, and those without a key where that is allowed.
     let exempt = rule().key(header("x-user").unless(|head| head.headers().contains_key("x-ops")));
     assert_eq!(names(exempt, &[("x-user", "ann"), ("x-ops", "")]), [""; 0]);
-    assert_eq!(names(rule().missing_key(MissingKey::Exempt), &[]), [""; 0]);
-    assert_eq!(names(rule().missing_key(MissingKey::Shared), &[]), ["per-user"]);
+    assert_eq!(names(rule().missing_key_exempt(), &[]), [""; 0]);
+    assert_eq!(names(rule().missing_key_shared(), &[]), ["per-user"]);
     assert_eq!(names(Rule::new(&PER_USER).limit_with(|_| None::<Limit>), &[]), [""; 0]);
 }
 
@@ -237,7 +236,7 @@ fn a_client_of_a_smaller_plan_is_told_the_refill_of_the_larger_one() {
 fn a_request_without_its_key_is_answered_as_by_the_layer() {
     let limiter = limiter(&ManualClock::new(START));
     let rule = || Rule::new(&PER_USER).key(header("x-user"));
-    let plain = limiter.layer(rule().missing_key(MissingKey::Reject(StatusCode::UNAUTHORIZED)));
+    let plain = limiter.layer(rule().missing_key(StatusCode::UNAUTHORIZED));
     let layers = [limiter.layer(rule()), plain.on_refusal(tollgate::OnRefusal::plain_text())];
     for (layer, status) in layers.into_iter().zip([400, 401]) {
         let app = app(layer);

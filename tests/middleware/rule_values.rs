@@ -14,7 +14,7 @@ use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, 
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::{Head, header};
-use tollgate::middleware::{ActualCost, MissingKey, Queue};
+use tollgate::middleware::{ActualCost, Queue};
 use tollgate::{
     HOUR, Limit, MINUTE, OnRefusal, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND,
 };
@@ -261,13 +261,13 @@ fn random_rule(dice: &mut Dice) -> Rule {
     ];
     let mut rule = Rule::new(Limit::new("plan", quota[dice.nth(&quota)]));
     if dice.below(3) > 0 {
-        let missing = [
-            MissingKey::Reject(StatusCode::INTERNAL_SERVER_ERROR),
-            MissingKey::Reject(StatusCode::SERVICE_UNAVAILABLE),
-            MissingKey::Exempt,
-            MissingKey::Shared,
-        ];
-        rule = rule.key(header("x-user")).missing_key(missing[dice.nth(&missing)]);
+        rule = rule.key(header("x-user"));
+        rule = match dice.below(4) {
+            0 => rule.missing_key(StatusCode::INTERNAL_SERVER_ERROR),
+            1 => rule.missing_key(StatusCode::SERVICE_UNAVAILABLE),
+            2 => rule.missing_key_exempt(),
+            _ => rule.missing_key_shared(),
+        };
     }
     if dice.below(2) == 0 {
         rule = rule.cost_with(|head| {

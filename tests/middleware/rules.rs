@@ -15,7 +15,7 @@ use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::{Extracted, Head, Key, KeyError, header};
-use tollgate::middleware::{ActualCost, MissingKey, Queue};
+use tollgate::middleware::{ActualCost, Queue};
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND};
 use tollgate_testing::queue::{Late, Recorder, ms, paused, send, settled, tokens};
 use tollgate_testing::web::Reply;
@@ -279,8 +279,8 @@ async fn a_missing_key_of_any_rule_is_that_rule_s_answer_and_takes_nothing() {
     let by_user = Rule::new(&CLIENT).key(header("x-user"));
     let by_tenant = Rule::new(&TENANT).key(header("x-tenant"));
     let layer = limiter
-        .layer(by_user.clone().missing_key(MissingKey::Reject(StatusCode::UNAUTHORIZED)))
-        .and(by_tenant.clone().missing_key(MissingKey::Reject(StatusCode::FORBIDDEN)))
+        .layer(by_user.clone().missing_key(StatusCode::UNAUTHORIZED))
+        .and(by_tenant.clone().missing_key(StatusCode::FORBIDDEN))
         .and(&EVERYONE);
     let server = Server::new(layer);
     for (fields, status) in [
@@ -297,8 +297,8 @@ async fn a_missing_key_of_any_rule_is_that_rule_s_answer_and_takes_nothing() {
     assert_eq!(server.ran(), 0);
     assert_eq!(server.ask(ANN).await.status, StatusCode::OK);
 
-    let layer = limiter.layer(by_user.missing_key(MissingKey::Shared));
-    let layer = layer.and(by_tenant.missing_key(MissingKey::Exempt));
+    let layer = limiter.layer(by_user.missing_key_shared());
+    let layer = layer.and(by_tenant.missing_key_exempt());
     let reply = Server::new(layer.and(&EVERYONE)).ask(&[]).await;
     assert_eq!(names(&told(&reply)), ["client", "everyone"]);
     assert_eq!(left(&limiter, &CLIENT, Key::GLOBAL), 9);

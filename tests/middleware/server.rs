@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::{ClientIp, Head, Networks, header, matched_path};
-use tollgate::middleware::{Meter, MissingKey};
+use tollgate::middleware::Meter;
 use tollgate::routes::RateLimitExt;
 use tollgate::{DAY, HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
 use tollgate_testing::web::{self, Reply, read_to, send, serve};
@@ -484,7 +484,7 @@ async fn a_layer_of_one_rule_has_the_options_of_a_rule() {
         .route("/cost", hello().layer(by_user("cost").cost_with(asked_cost)))
         .route("/methods", hello().layer(by_user("methods").only_methods([Method::POST])))
         .route("/only", hello().layer(by_user("only").only_if(|head| head.uri().query().is_none())))
-        .route("/missing", hello().layer(by_user("missing").missing_key(MissingKey::Exempt)))
+        .route("/missing", hello().layer(by_user("missing").missing_key_exempt()))
         .route("/plan", hello().layer(by_user("plan").limit_with(plan)))
         .route("/refund", hello().layer(by_user("refund").refund_if(|reply| reply.is_success())))
         .route("/shadow", hello().layer(by_user("shadow").shadow()));

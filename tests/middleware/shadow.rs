@@ -17,7 +17,7 @@ use tollgate::backend::{
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::header;
-use tollgate::middleware::{ActualCost, MissingKey, Portion};
+use tollgate::middleware::{ActualCost, Portion};
 use tollgate::{
     HOUR, Key, Limit, MINUTE, OnFailure, Quota, RateLimitLayer, RateLimiter, Rule, SECOND,
 };
@@ -348,8 +348,8 @@ fn the_sample_hash_of_a_key_never_changes() {
 fn requests_without_a_usable_key_are_answered_where_the_limit_is_enforced_on_some() {
     let limiter = limiter(&ManualClock::new(START));
     let rule = || Rule::new(&PER_USER).key(header("x-user"));
-    let unauthorized = || rule().missing_key(MissingKey::Reject(StatusCode::UNAUTHORIZED));
-    let exempt = || rule().missing_key(MissingKey::Exempt);
+    let unauthorized = || rule().missing_key(StatusCode::UNAUTHORIZED);
+    let exempt = || rule().missing_key_exempt();
     let twice = || Request::builder().header("x-user", "mallory").header("x-user", "mallory");
     for (portion, missing, unauthorised, invalid) in [
         (Portion::NONE, 200, 200, 200),
@@ -379,7 +379,7 @@ fn requests_that_share_a_bucket_are_refused_where_the_limit_is_enforced_on_it() 
         (Portion::percent(99), [200, 429, 429]),
         (Portion::ALL, [200, 429, 429]),
     ] {
-        let rule = Rule::new(&PER_USER).key(header("x-user")).missing_key(MissingKey::Shared);
+        let rule = Rule::new(&PER_USER).key(header("x-user")).missing_key_shared();
         let layer = limiter(&ManualClock::new(START)).layer(rule.enforce(portion));
         assert_eq!([(); 3].map(|()| ask(&layer)), wanted, "{portion}");
     }

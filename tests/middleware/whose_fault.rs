@@ -8,7 +8,6 @@ use tollgate::key::{
     ClientIp, KeyError, KeyExtractor, api_key, bearer, cookie, extension, from_fn, header,
     matched_path,
 };
-use tollgate::middleware::MissingKey;
 use tollgate::routes::RateLimitExt;
 use tollgate::{Limit, MINUTE, Quota, RateLimited, RateLimiter, Rule};
 use tollgate_testing::web::{Reply, get as fetch, send, serve};
@@ -70,9 +69,9 @@ async fn a_401_says_which_credentials_are_missing() {
     assert_eq!(challenge(bearer()).await, (401, Some("Bearer".to_owned())));
     let api_key = by(Box::new(api_key("x-api-key")));
     assert_eq!(challenge(api_key).await, (401, Some("ApiKey".to_owned())));
-    let forbidden = bearer().missing_key(MissingKey::Reject(StatusCode::FORBIDDEN));
+    let forbidden = bearer().missing_key(StatusCode::FORBIDDEN);
     assert_eq!(challenge(forbidden).await, (403, None));
-    let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
+    let unauthorized = StatusCode::UNAUTHORIZED;
     let chosen = by(Box::new(header("x-user"))).missing_key(unauthorized);
     assert_eq!(challenge(chosen).await, (401, None));
 }

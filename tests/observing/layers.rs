@@ -9,7 +9,7 @@ use axum::routing::get;
 use http::{Request, Response, StatusCode};
 use tollgate::clock::ManualClock;
 use tollgate::key::{Extracted, from_fn, header};
-use tollgate::middleware::{Admission, MissingKey, Portion};
+use tollgate::middleware::{Admission, Portion};
 use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimited, RateLimiter, Rule};
 use tollgate_testing::START;
 use tollgate_testing::web::{send, serve};
@@ -93,10 +93,10 @@ fn a_request_without_a_key_is_told_as_such() {
     let no_key = |source: &str| vec![format!("{source} two no_key 0 *")];
     assert_eq!(told(keyed(), anonymous()), (400, no_key("layer")));
     assert_eq!(told(keyed(), by("")), (400, no_key("layer")));
-    let unauthorized = keyed().missing_key(MissingKey::Reject(StatusCode::UNAUTHORIZED));
+    let unauthorized = keyed().missing_key(StatusCode::UNAUTHORIZED);
     assert_eq!(told(unauthorized, anonymous()), (401, no_key("layer")));
     assert_eq!(told(keyed().shadow(), anonymous()), (200, no_key("shadow")));
-    let shared = keyed().missing_key(MissingKey::Shared);
+    let shared = keyed().missing_key_shared();
     assert_eq!(told(shared, anonymous()), (200, vec!["layer two admitted 1 *".to_owned()]));
 }
 
@@ -105,7 +105,7 @@ fn a_request_that_is_exempt_is_told_as_such() {
     let (journal, limiter) = observed();
     let exempt = |source: &str| vec![format!("{source} two exempt 0 *")];
     let rules = [
-        Rule::new(&TWO).key(header("x-user")).missing_key(MissingKey::Exempt),
+        Rule::new(&TWO).key(header("x-user")).missing_key_exempt(),
         Rule::new(&TWO).key(from_fn(|_| Extracted::Exempt)),
         Rule::new(&TWO).limit_with(|_| None::<Limit>),
     ];

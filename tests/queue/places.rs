@@ -13,7 +13,7 @@ use http::{Request, Response, StatusCode};
 use tokio::time::advance;
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, KeyExtractor, global, header};
-use tollgate::middleware::{MissingKey, Queue, RateLimit, ResponseBody, ResponseFuture};
+use tollgate::middleware::{Queue, RateLimit, ResponseBody, ResponseFuture};
 use tollgate::{DAY, HOUR, Limit, Quota, RateLimitExt, RateLimiter, Rule, SECOND};
 use tollgate_testing::attack::{Guest, Http2, Watched, address};
 use tollgate_testing::cases::times;
@@ -174,11 +174,11 @@ async fn requests_that_have_no_key_may_take_all_places() {
     }
 }
 
-/// With `MissingKey::Shared`, all clients that leave their key out have one key together.
+/// With `missing_key_shared`, all clients that leave their key out have one key together.
 #[tokio::test]
 async fn clients_without_a_key_share_the_places_of_one_key() {
     let limiter = limiter(&ManualClock::new(START));
-    let rule = Rule::new(&HOURLY).key(header("x-user")).missing_key(MissingKey::Shared);
+    let rule = Rule::new(&HOURLY).key(header("x-user")).missing_key_shared();
     let layer = limiter.layer(rule).queue(queue());
     let app = Router::new().route("/", get(async || "ran").rate_limit(layer));
     let mut server = Watched::serve(app).await;

@@ -193,7 +193,7 @@ const FINE: &[&str] = &[
     "drop(limiter.layer(&L).key_with(|head| head.headers()[\"x-user\"].as_bytes().to_vec()));",
     "limiter.limit(&L).key(user.as_bytes().to_vec()).await?;",
     "drop(limiter.layer(&L).only_methods([]).only_if(|head| head.uri().path() != \"/\"));",
-    "drop(limiter.layer(&L).missing_key(middleware::MissingKey::Exempt).limit_with(|_| Some(L)));",
+    "drop(limiter.layer(&L).missing_key_exempt().limit_with(|_| Some(L)));",
     "drop(limiter.layer(&L).refund_if(|response| response.is_success()).reset_if(|_| false));",
     "let half = middleware::Portion::percent(50); drop(limiter.layer(&L).sample(half).enforce(half));",
     "drop(limiter.layer(&L).shadow().expose());",

@@ -15,7 +15,7 @@ use axum::routing::{
 use http::{Method, Request, StatusCode};
 use tollgate::clock::ManualClock;
 use tollgate::key::{ClientIp, header};
-use tollgate::middleware::{MissingKey, OnRefusal};
+use tollgate::middleware::OnRefusal;
 use tollgate::{
     HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimitLayer, RateLimiter, Rule, SECOND,
 };
@@ -221,11 +221,8 @@ async fn any_missing_key_is_explained_in_the_response_of_the_layer() {
 /// A status that the layer was told to answer with is meant for clients.
 #[tokio::test]
 async fn a_key_that_clients_may_leave_out_is_answered_as_in_production() {
-    let by_user = RateLimiter::in_memory().layer(
-        Rule::new(&ONE)
-            .key(header("x-user"))
-            .missing_key(MissingKey::Reject(StatusCode::UNAUTHORIZED)),
-    );
+    let by_user = RateLimiter::in_memory()
+        .layer(Rule::new(&ONE).key(header("x-user")).missing_key(StatusCode::UNAUTHORIZED));
     let (status, body) = send(&app(by_user), Method::GET).await;
     assert_eq!(
         (status.as_u16(), body.as_str()),

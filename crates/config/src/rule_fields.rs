@@ -14,7 +14,7 @@ use super::statuses::StatusPattern;
 use super::tree::{ConfigNode, NodeValue};
 use tollgate::key::{ClientIp, KeyExtractor, Networks};
 use tollgate::limiter::Limit;
-use tollgate::middleware::{MissingKey, Portion, Rule};
+use tollgate::middleware::{Portion, Rule};
 
 /// The fields of a rule as they were given.
 #[derive(Default)]
@@ -33,6 +33,14 @@ pub(super) struct RuleFields {
     reset_if: Option<Given<Vec<StatusPattern>>>,
     block_after: Option<Given<BlockSetting>>,
     enabled: Option<Given<bool>>,
+}
+
+/// What happens to a request without a key.
+#[derive(Clone, Copy)]
+enum MissingKey {
+    Reject(StatusCode),
+    Exempt,
+    Shared,
 }
 
 /// What a rule is made of, without its limit.
@@ -175,9 +183,12 @@ impl RuleSettings {
         if let Some(tokens) = self.cost {
             rule = rule.cost(tokens);
         }
-        if let Some(missing_key) = self.missing_key {
-            rule = rule.missing_key(missing_key);
-        }
+        rule = match self.missing_key {
+            None => rule,
+            Some(MissingKey::Reject(status)) => rule.missing_key(status),
+            Some(MissingKey::Exempt) => rule.missing_key_exempt(),
+            Some(MissingKey::Shared) => rule.missing_key_shared(),
+        };
         if self.is_off {
             rule = rule.only_if(|_| false);
         }

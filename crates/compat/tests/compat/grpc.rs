@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tollgate::clock::ManualClock;
 use tollgate::fields::Dialect;
 use tollgate::key::{ClientIp, header};
-use tollgate::middleware::{MissingKey, Queue, ResponseHead};
+use tollgate::middleware::{Queue, ResponseHead};
 use tollgate::{Limit, MINUTE, OnRefusal, Quota, RateLimitLayer, Rule};
 use tollgate_testing::fuzz::bytes::fields;
 use tollgate_testing::fuzz::seeds::seeds;
@@ -86,7 +86,7 @@ async fn a_cost_that_is_too_large_has_no_retry_time() {
 async fn each_http_status_has_its_grpc_code() {
     let limiter = limiter(&ManualClock::new(START));
     let by_user = Rule::new(&API).key(header("x-user"));
-    let answered = |status| by_user.clone().missing_key(MissingKey::Reject(status));
+    let answered = |status| by_user.clone().missing_key(status);
     for (rule, code) in [
         (by_user.clone(), Code::InvalidArgument),
         (answered(http::StatusCode::INTERNAL_SERVER_ERROR), Code::Internal),
@@ -109,7 +109,7 @@ async fn each_http_status_has_its_grpc_code() {
 #[tokio::test]
 async fn a_handler_for_refusals_is_not_asked_about_grpc() {
     let handler = OnRefusal::handler(|_| Response::new("not for you"));
-    let rule = Rule::new(&API).cost(2).key(ClientIp::peer()).missing_key(MissingKey::Shared);
+    let rule = Rule::new(&API).cost(2).key(ClientIp::peer()).missing_key_shared();
     let layer = limiter(&ManualClock::new(START)).layer(rule).on_refusal(handler);
     let mut client = served(layer).await;
     ask(&mut client).await.unwrap();

@@ -10,7 +10,6 @@ use axum::routing::get;
 use http::{Request, StatusCode};
 use tollgate::clock::ManualClock;
 use tollgate::key::{self, KeyExtractor, extension};
-use tollgate::middleware::MissingKey;
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, Rule};
 use tollgate_testing::{START, limiter};
 use tower::ServiceExt;
@@ -20,7 +19,7 @@ use tower_sessions::{MemoryStore, Session, SessionManagerLayer};
 static TWO: Limit = Limit::new("two", Quota::token_bucket(2, MINUTE));
 
 fn two(key: impl KeyExtractor) -> RateLimitLayer {
-    let rule = Rule::new(&TWO).key(key).missing_key(MissingKey::Reject(StatusCode::FORBIDDEN));
+    let rule = Rule::new(&TWO).key(key).missing_key(StatusCode::FORBIDDEN);
     limiter(&ManualClock::new(START)).layer(rule)
 }
 

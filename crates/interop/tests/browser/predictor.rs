@@ -13,7 +13,6 @@ use tollgate::algebra::{
 };
 use tollgate::clock::ManualClock;
 use tollgate::key::header;
-use tollgate::middleware::MissingKey;
 use tollgate::quota::{Calendar, Kind};
 use tollgate::routes::remaining;
 use tollgate::{Limit, MINUTE, Quota, RateLimitLayer, RateLimiter, Rule, SECOND, Timestamp};
@@ -621,7 +620,7 @@ fn what_is_observed_does_not_move_a_window() {
 async fn look_asks_a_server_and_says_what_went_wrong() {
     let limits = [("a", 5), ("b", 7)]
         .map(|(name, rate)| Limit::try_new(name, Quota::token_bucket(rate, MINUTE)).unwrap());
-    let unauthorized = MissingKey::Reject(StatusCode::UNAUTHORIZED);
+    let unauthorized = StatusCode::UNAUTHORIZED;
     let rule = |limit| Rule::new(limit).key(header("x-user")).missing_key(unauthorized);
     let layer = RateLimiter::in_memory().layer(rule(&limits[0])).and(rule(&limits[1]));
     let app = Router::new().route("/limits", get(remaining(&layer)));
