@@ -370,7 +370,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// let second = limiter.limit(&SPACED).reserve().await?;
     /// // The second moves forward at once.
     /// drop(first);
-    /// assert!(limiter.waiting(&SPACED).longest() <= SECOND);
+    /// assert!(limiter.peek(&SPACED).longest_wait() <= SECOND);
     /// # drop(second);
     /// # Ok(())
     /// # }

@@ -32,7 +32,7 @@
 //!
 //! [`LimitCall::reserve`] takes tokens that the bucket does not have yet. Its answer is a
 //! [`Reservation`]: the instant at which the work may run is known at once, and
-//! [`ready`](Reservation::ready) waits for it. [`RateLimiter::waiting`] tells how many requests
+//! [`ready`](Reservation::ready) waits for it. [`PeekCall::waiting`] tells how many requests
 //! wait, and [`RateLimiter::drain`] ends all waiting when the server shuts down.
 //!
 //! # Correcting the cost
@@ -212,7 +212,6 @@ pub use self::permit::{Permit, Settle};
 pub use self::rate_limited::RateLimited;
 
 pub use self::reservation::Reservation;
-pub use self::waiting::Waiting;
 
 pub use self::peek::PeekCall;
 pub use self::snapshot::Snapshot;

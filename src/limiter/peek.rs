@@ -60,11 +60,12 @@ impl RateLimiter {
 
 /// A look at a limit, made by [`RateLimiter::peek`]; await it.
 ///
-/// Its output is `Result<Snapshot, RateLimited>`.
+/// Its output is `Result<Snapshot, RateLimited>`. How many requests [wait](Self::waiting) for the
+/// bucket can be read without awaiting it.
 #[derive(Debug)]
 #[must_use = "nothing is asked until it is awaited"]
 pub struct PeekCall<'l> {
-    call: BucketCall<'l, Applied>,
+    pub(super) call: BucketCall<'l, Applied>,
     cost: u64,
 }
 

@@ -2,43 +2,11 @@
 
 use std::time::Duration;
 
-use super::Limit;
 use super::engine::RateLimiter;
-use crate::backend::Key;
+use super::peek::PeekCall;
+use super::progress::BucketCall;
 
 impl RateLimiter {
-    /// Tells how many requests of this process wait for a limit, and for how long.
-    ///
-    /// It reads the bucket that all callers share, unless [`key`](Waiting::key) names another. It
-    /// never asks a store that other processes use as well. There it counts the requests that this
-    /// limiter and its clones have let in.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::{Limit, Quota, RateLimited, RateLimiter, SECOND};
-    ///
-    /// const SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), RateLimited> {
-    /// let limiter = RateLimiter::in_memory();
-    /// let _first = limiter.limit(&SPACED).key("alice").reserve().await?;
-    /// let second = limiter.limit(&SPACED).key("alice").reserve().await?;
-    ///
-    /// let waiting = limiter.waiting(&SPACED).key("alice");
-    /// assert_eq!(waiting.count(), 2);
-    /// assert!(waiting.longest() > SECOND);
-    /// drop(second);
-    /// assert_eq!((waiting.count(), waiting.left()), (1, 1));
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[doc(alias("queue_len", "queue_length"))]
-    pub const fn waiting<'l>(&'l self, limit: &'l Limit) -> Waiting<'l> {
-        Waiting { limiter: self, limit, key: Key::GLOBAL }
-    }
-
     /// Lets no request wait in a layer's queue for longer than `within`, for a shutdown.
     ///
     /// A request with a turn within that time is served at its turn. All others are answered
@@ -78,30 +46,41 @@ impl RateLimiter {
     }
 }
 
-/// How many requests wait for a limit and for how long; made by [`RateLimiter::waiting`].
+/// How many requests of this process wait. Not awaited: each method reads the current numbers at once,
+/// and never asks a store that other processes use as well.
 ///
-/// Each method reads the current numbers. In memory, a request waits from its reservation until it
-/// is granted, whether it is awaited or not. In other stores, it waits from the first poll of
-/// [`ready`](super::Reservation::ready). A reservation that is [kept](super::Reservation::keep)
-/// does not wait. A request that waits for two shards of a limit counts twice.
-#[derive(Clone, Debug)]
-#[must_use = "it counts nothing until one of its methods is called"]
-pub struct Waiting<'l> {
-    limiter: &'l RateLimiter,
-    limit: &'l Limit,
-    key: Key,
-}
-
-impl Waiting<'_> {
-    /// The key of the bucket to read; the bucket that all callers share if not set.
-    pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.key = key.into();
-        self
-    }
-
-    /// How many requests wait.
+/// In memory, a request waits from its reservation until it is granted, whether it is awaited or not.
+/// In other stores, it waits from the first poll of [`ready`](super::Reservation::ready), and the
+/// requests count that this limiter and its clones have let in. A reservation that is
+/// [kept](super::Reservation::keep) does not wait. A request that waits for two shards of a limit counts
+/// twice.
+impl PeekCall<'_> {
+    /// How many requests wait for this bucket.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Limit, Quota, RateLimited, RateLimiter, SECOND};
+    ///
+    /// const SPACED: Limit = Limit::new("spaced", Quota::token_bucket(1, SECOND).capacity(0));
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), RateLimited> {
+    /// let limiter = RateLimiter::in_memory();
+    /// let _first = limiter.limit(&SPACED).key("alice").reserve().await?;
+    /// let second = limiter.limit(&SPACED).key("alice").reserve().await?;
+    ///
+    /// let alice = limiter.peek(&SPACED).key("alice");
+    /// assert_eq!(alice.waiting(), 2);
+    /// assert!(alice.longest_wait() > SECOND);
+    /// drop(second);
+    /// assert_eq!((alice.waiting(), alice.left_early()), (1, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("queue_len", "queue_length"))]
     #[must_use]
-    pub fn count(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.status().0
     }
 
@@ -110,25 +89,26 @@ impl Waiting<'_> {
     ///
     /// It may be more than the longest wait of a queue whose requests [stay](crate::middleware::Queue::stay).
     #[must_use]
-    pub fn longest(&self) -> Duration {
+    pub fn longest_wait(&self) -> Duration {
         self.status().1
     }
 
     /// How many have left before their turn since a request last entered the empty queue.
     #[must_use]
-    pub fn left(&self) -> u64 {
+    pub fn left_early(&self) -> u64 {
         self.status().2
     }
 
     fn status(&self) -> (usize, Duration, u64) {
+        let BucketCall { limiter, limit, key, .. } = &self.call;
         #[cfg(feature = "memory")]
-        if let Some(memory) = self.limiter.lines() {
-            let levels = self.limit.shards(&self.key).map(|id| memory.line_level(id));
+        if let Some(memory) = limiter.lines() {
+            let levels = limit.shards(key).map(|id| memory.line_level(id));
             return levels.fold(Default::default(), |(count, longest, left), level| {
                 let count = level.waiting.saturating_add(count);
                 (count, level.longest.max(longest), level.left.saturating_add(left))
             });
         }
-        self.limiter.queues().status(self.limit.name(), &self.key)
+        limiter.queues().status(limit.name(), key)
     }
 }

@@ -804,22 +804,22 @@ async fn a_token_that_comes_back_moves_the_head_of_the_line_at_once() {
         let service = limiter.layer(&ONE).queue(30 * SECOND).layer(Handler::default());
         let running = start(&service);
         let (first, second) = (queued(&service).await, queued(&service).await);
-        assert_eq!((started(&service), limiter.waiting(&ONE).count()), (0, 2));
-        assert_eq!(limiter.waiting(&ONE).longest(), Duration::ZERO, "it is unknown");
+        assert_eq!((started(&service), limiter.peek(&ONE).waiting()), (0, 2));
+        assert_eq!(limiter.peek(&ONE).longest_wait(), Duration::ZERO, "it is unknown");
         tokio::time::advance(ms(300)).await;
         running.ends_by(end);
         settled().await;
-        assert_eq!((started(&service), limiter.waiting(&ONE).count()), (1, 1), "{end:?}");
+        assert_eq!((started(&service), limiter.peek(&ONE).waiting()), (1, 1), "{end:?}");
         // A newcomer does not overtake.
         let third = queued(&service).await;
         let answer = service.get_ref().started.lock().unwrap().pop().unwrap();
         answer.send(Some(Ok(Response::new(Stream::of(0))))).unwrap();
         assert_eq!(first.await.unwrap(), StatusCode::OK);
         settled().await;
-        assert_eq!((started(&service), limiter.waiting(&ONE).count()), (1, 1));
+        assert_eq!((started(&service), limiter.peek(&ONE).waiting()), (1, 1));
         second.abort();
         settled().await;
-        assert_eq!((started(&service), limiter.waiting(&ONE).count()), (2, 0));
+        assert_eq!((started(&service), limiter.peek(&ONE).waiting()), (2, 0));
         third.abort();
         settled().await;
         assert_eq!(left(&limiter, &ONE), 1);
@@ -836,12 +836,12 @@ async fn a_request_stays_in_line_for_as_long_as_it_may_and_is_refused_then() {
     assert!(poll(&mut call).is_none());
     tokio::time::advance(2 * SECOND - ms(1)).await;
     assert!(poll(&mut call).is_none());
-    assert_eq!(limiter.waiting(&ONE).count(), 1);
+    assert_eq!(limiter.peek(&ONE).waiting(), 1);
     tokio::time::advance(ms(2)).await;
     let refused = poll(&mut call).unwrap().unwrap();
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(fields(&refused)[1..], [Some("\"one\";r=0, \"calls\";r=9;t=54"), None]);
-    assert_eq!(limiter.waiting(&ONE).count(), 0);
+    assert_eq!(limiter.peek(&ONE).waiting(), 0);
     running.ends_by(End::BodyRead);
     // It has given up both places, and kept none of the tokens.
     assert_eq!((left(&limiter, &ONE), left(&limiter, &CALLS)), (1, 9));
@@ -894,7 +894,7 @@ async fn requests_in_line_leave_at_a_drain_and_when_their_clients_do() {
     let (leaves, drained) = (queued(&service).await, queued(&service).await);
     leaves.abort();
     settled().await;
-    assert_eq!(limiter.waiting(&ONE).count(), 1);
+    assert_eq!(limiter.peek(&ONE).waiting(), 1);
     limiter.drain(10 * SECOND);
     assert_eq!(drained.await.unwrap(), StatusCode::SERVICE_UNAVAILABLE);
     let refused = Running::start(&service).err().unwrap();

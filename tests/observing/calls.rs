@@ -147,7 +147,7 @@ fn what_decides_nothing_is_not_told() {
     assert!(at_once(limiter.block(&HOURLY, MINUTE)).is_ok());
     assert!(at_once(limiter.reset(&HOURLY)).is_ok());
     drop(limiter.limit(&HOURLY)); // never polled
-    assert_eq!(limiter.waiting(&HOURLY).count(), 0);
+    assert_eq!(limiter.peek(&HOURLY).waiting(), 0);
     limiter.drain(SECOND);
     assert_eq!(journal.take(), [""; 0]);
 }
@@ -249,7 +249,7 @@ async fn a_panic_of_an_observer_in_a_destructor_ends_in_the_limiter() {
     let panicked = std::panic::catch_unwind(work).unwrap_err();
     assert_eq!(panicked.downcast_ref::<&str>(), Some(&"the work fails"));
     assert_eq!(journal.take().last().unwrap(), "handler spaced left after 0ns");
-    assert_eq!(limiter.waiting(&SPACED).count(), 0);
+    assert_eq!(limiter.peek(&SPACED).waiting(), 0);
 }
 
 /// The names are labels.

@@ -79,8 +79,9 @@ async fn closes_unseen(server: &mut Watched, connections: usize, request: &[u8])
 
 /// Counts the waiters, which also grants those that are due.
 fn look(limiter: &RateLimiter, limit: &Limit, client: Option<u8>) -> usize {
-    let waiting = limiter.waiting(limit);
-    client.map_or_else(|| waiting.count(), |client| waiting.clone().key(address(client)).count())
+    let peek = limiter.peek(limit);
+    client
+        .map_or_else(|| peek.waiting(), |client| limiter.peek(limit).key(address(client)).waiting())
 }
 
 fn tokens(limiter: &RateLimiter, limit: &Limit, client: u8) -> f64 {

@@ -640,6 +640,6 @@ async fn a_waiter_that_is_drained_has_left_once() {
             statuses.push(answer.await.unwrap().status().as_u16());
         }
         assert_eq!(statuses, [503, 503]);
-        assert_eq!(limiter.waiting(&TENTHS).left(), 2);
+        assert_eq!(limiter.peek(&TENTHS).left_early(), 2);
     }
 }

@@ -47,9 +47,9 @@ async fn one_that_leaves_moves_others_of_other_costs_at_their_instants() {
         let mut line: Vec<_> = (0..requests).map(|one| waits(&limiter, requests - one)).collect();
         // So that no slot can be undone.
         let kept = reserve(&limiter, &SPACED, 1).keep();
-        let before = limiter.waiting(&SPACED).longest();
+        let before = limiter.peek(&SPACED).longest_wait();
         drop(line.remove(0));
-        assert_eq!(limiter.waiting(&SPACED).longest(), before, "none has moved yet");
+        assert_eq!(limiter.peek(&SPACED).longest_wait(), before, "none has moved yet");
         let all = line.len();
         assert_eq!(moved(line).await, all);
         drop(kept);
@@ -64,7 +64,7 @@ async fn those_of_one_cost_move_forward_however_many_wait() {
     let mut line: Vec<_> = (0..REQUESTS).map(|_| waits(&limiter, 1)).collect();
     // The first half, from the front.
     drop(line.drain(..line.len() / 2));
-    assert_eq!(limiter.waiting(&SPACED).longest(), REQUESTS / 2 * SECOND);
+    assert_eq!(limiter.peek(&SPACED).longest_wait(), REQUESTS / 2 * SECOND);
     assert_eq!(tokens(&limiter, &SPACED), -f64::from(REQUESTS / 2), "their slots are undone");
     let all = line.len();
     assert_eq!(moved(line).await, all);

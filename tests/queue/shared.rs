@@ -38,12 +38,12 @@ async fn ran_after(waiter: Turn, start: Instant) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn how_many_wait_and_for_how_long_can_be_read() {
     let limiter = Shared::new().limiter();
-    let waiting = limiter.waiting(&SPACED);
-    let stand = || (waiting.count(), waiting.longest(), waiting.left());
+    let peek = limiter.peek(&SPACED);
+    let stand = || (peek.waiting(), peek.longest_wait(), peek.left_early());
     assert_eq!(stand(), (0, Duration::ZERO, 0));
     let mut line: Vec<_> = (0..4).map(|_| waiter(&limiter, &SPACED, 1)).collect();
     assert_eq!(stand(), (4, 4 * SECOND, 0));
-    assert_eq!(limiter.waiting(&SPACED).key("bob").count(), 0);
+    assert_eq!(limiter.peek(&SPACED).key("bob").waiting(), 0);
     drop(line.remove(1));
     assert_eq!(stand(), (3, 3 * SECOND, 1));
     advance(3 * SECOND).await;
@@ -200,7 +200,7 @@ async fn a_free_slot_goes_to_the_same_cost_and_at_its_instant_to_the_first_that_
     // The second four has the slot at 4 s, and its own at 15 s is free: those of three and two were
     // made later.
     assert_eq!(tokens(&limiter, &SPACED), -20.0);
-    assert_eq!(limiter.waiting(&SPACED).count(), 5);
+    assert_eq!(limiter.peek(&SPACED).waiting(), 5);
     let mut tasks = line.map(|one| Some(tokio::spawn(ran_after(one, start))));
     // At 15 s, the first that fits is three. Its own slot at 18 s is free then, and fits two.
     for (nth, at) in [(2, 4), (0, 5), (1, 11), (3, 15), (4, 18)] {
@@ -596,12 +596,12 @@ async fn a_waiter_that_leaves_and_a_settlement_move_the_others_forward_as_docume
         let request = take(&limiter, &ONE, 1);
         let [a, b, c] = [(); 3].map(|()| waiter(&limiter, &ONE, 1));
         assert_eq!(tokens(&limiter, &ONE), -3.0);
-        assert_eq!(limiter.waiting(&ONE).longest(), 3 * SECOND);
+        assert_eq!(limiter.peek(&ONE).longest_wait(), 3 * SECOND);
 
         advance(ms(500)).await;
         drop(b);
         assert_eq!(tokens(&limiter, &ONE), -1.5, "what `b` took is undone");
-        assert_eq!(limiter.waiting(&ONE).longest(), ms(1_500), "`c` has the slot of `b`");
+        assert_eq!(limiter.peek(&ONE).longest_wait(), ms(1_500), "`c` has the slot of `b`");
 
         assert_eq!(ran_after(a, start).await, ms(1_000));
         advance(ms(200)).await;
@@ -628,6 +628,6 @@ async fn a_slot_that_cannot_be_undone_goes_to_a_newcomer_as_documented() {
     assert_eq!(e.wait(), ms(4_500));
     let mut e = Box::pin(e.ready());
     assert!(poll(&mut e).is_none());
-    assert_eq!(limiter.waiting(&ONE).longest(), ms(2_500), "`e` runs at 3 s");
+    assert_eq!(limiter.peek(&ONE).longest_wait(), ms(2_500), "`e` runs at 3 s");
     assert_eq!(tokens(&limiter, &ONE), -3.5, "the slot of `e` at 5 s is undone");
 }

@@ -148,9 +148,9 @@ async fn a_reservation_of_cost_zero_that_is_dropped_leaves_all_its_queues() {
         let call = |cost| limiter.limit(&SHARDS).key(key).cost(cost).reserve();
         let _one = at_once(call(20)).unwrap();
         let _two = at_once(call(10)).unwrap();
-        let before = limiter.waiting(&SHARDS).key(key).count();
+        let before = limiter.peek(&SHARDS).key(key).waiting();
         drop(at_once(call(0)).unwrap());
-        assert_eq!(limiter.waiting(&SHARDS).key(key).count(), before, "key {key}");
+        assert_eq!(limiter.peek(&SHARDS).key(key).waiting(), before, "key {key}");
     }
 }
 
@@ -206,7 +206,7 @@ async fn a_settlement_under_a_former_quota_grants_no_waiters_by_that_quota() {
     let former = take(&limiter, &large, 2);
     // From here on all requests come under the small plan, of which 2 of 2 are used.
     let waiting: Vec<_> = (0..20).map(|_| waiter(&limiter, &small, 1)).collect();
-    assert_eq!(limiter.waiting(&small).longest(), 20 * SECOND);
+    assert_eq!(limiter.peek(&small).longest_wait(), 20 * SECOND);
     at_once(former.settle(1)).unwrap();
     let mut ran = Vec::new();
     for one in waiting {
@@ -310,7 +310,7 @@ async fn a_request_over_two_limits_waits_for_both_in_a_full_store() {
     assert_eq!(both.wait(), MINUTE);
     let both = tokio::spawn(both.ready());
     settled().await;
-    assert_eq!((limiter.waiting(&SLOW).count(), limiter.waiting(&SPACED).count()), (1, 1));
+    assert_eq!((limiter.peek(&SLOW).waiting(), limiter.peek(&SPACED).waiting()), (1, 1));
     advance(2 * SECOND).await;
     let _next = waiter(&limiter, &SPACED, 1);
     let _permit = both.await.unwrap();
@@ -417,7 +417,7 @@ fn threads_that_give_all_back_leave_full_buckets() {
     assert_eq!(lines(&limiter), 0);
     for limit in limits {
         assert_eq!(tokens(&limiter, limit), 20.0);
-        assert_eq!(limiter.waiting(limit).count(), 0);
+        assert_eq!(limiter.peek(limit).waiting(), 0);
     }
 }
 
@@ -512,7 +512,7 @@ async fn history(seed: u64) {
         }
         log.push(format!(
             "    longest {:?}, {:?}",
-            limiter.waiting(&limit).longest(),
+            limiter.peek(&limit).longest_wait(),
             at_once(limiter.peek(&limit).cost(0)).unwrap().state()
         ));
         let until = now + [0, 0, 1, 2, 9, 30][dice.nth(&[0; 6])];

@@ -74,24 +74,24 @@ async fn limiters_on_one_store_share_its_queues() {
     let [one, other] = [(); 2].map(|()| RateLimiter::new(Arc::clone(&memory)));
     let first = waiter(&one, &SPACED, 3);
     let second = waiter(&other, &SPACED, 1);
-    assert_eq!(one.waiting(&SPACED).count(), 2);
+    assert_eq!(one.peek(&SPACED).waiting(), 2);
     let start = Instant::now();
     drop(first);
     let _permit = second.await;
     assert_eq!(start.elapsed(), SECOND);
-    assert_eq!(other.waiting(&SPACED).count(), 0);
+    assert_eq!(other.peek(&SPACED).waiting(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn how_many_wait_and_for_how_long_can_be_read() {
     let limiter = paused();
-    let waiting = limiter.waiting(&SPACED).key("alice");
-    let stand = || (waiting.count(), waiting.longest(), waiting.left());
+    let peek = limiter.peek(&SPACED).key("alice");
+    let stand = || (peek.waiting(), peek.longest_wait(), peek.left_early());
     assert_eq!(stand(), (0, Duration::ZERO, 0));
     let call = || limiter.limit(&SPACED).key("alice").cost(2).reserve();
     let [first, second, third] = [(); 3].map(|()| at_once(call()).unwrap());
     assert_eq!(stand(), (3, 6 * SECOND, 0));
-    assert_eq!(limiter.waiting(&SPACED).count(), 0, "that is another key");
+    assert_eq!(limiter.peek(&SPACED).waiting(), 0, "that is another key");
     drop(second);
     assert_eq!(stand(), (2, 4 * SECOND, 1));
     drop(first.keep());
@@ -210,7 +210,7 @@ async fn a_faster_plan_moves_the_waiters_forward_and_a_slower_one_delays_none() 
         // The first request under the other quota.
         let newcomer = at_once(limiter.limit(then).cost(1).reserve()).unwrap();
         assert!(newcomer.wait() >= ms(800), "{newcomer:?}");
-        assert!(waiting.len() == 3 && limiter.waiting(then).longest() <= told);
+        assert!(waiting.len() == 3 && limiter.peek(then).longest_wait() <= told);
         for one in waiting {
             let _permit = one.await;
         }
