@@ -203,7 +203,7 @@ impl Memory {
     /// let limiter = RateLimiter::new(Memory::new().keep_keys());
     /// limiter.block(&LOGIN, HOUR).key("mallory").await?;
     /// let debtors = limiter.debtors(&LOGIN).await?.into_debtors().unwrap();
-    /// assert_eq!(debtors[0].key().to_string(), "mallory");
+    /// assert_eq!(debtors[0].key_text(), "mallory");
     /// # Ok(())
     /// # }
     /// ```
