@@ -7,7 +7,8 @@ use tracing::Span;
 use super::rare_lines::RareLines;
 use crate::limiter::{Decision, Observer, Outcome, QueueChange};
 
-/// Records decisions in the span of the request, and logs what the limiter itself does not.
+/// Makes an observer that records decisions in the span of the request, and logs what the limiter itself does
+/// not.
 ///
 /// **Fields of the span.** `tracing` records only fields that a span declares, so declare those that
 /// you want where the span is made, as `tollgate.outcome = tracing::field::Empty`:
@@ -29,13 +30,13 @@ use crate::limiter::{Decision, Observer, Outcome, QueueChange};
 ///
 /// * at debug: refusals of calls, which a handler may or may not answer; requests that leave a
 ///   queue before their turn
-/// * at warn, once in an [interval](Self::interval) for each cause and limit: a queue that is full,
+/// * at warn, once a minute for each cause and limit ([`trace_every`] sets another interval): a queue that is full,
 ///   work that runs more than a second later than promised
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::observe::Trace;
+/// use tollgate::observe::trace;
 /// use tollgate::{HOUR, Limit, Quota, RateLimiter};
 /// use tracing::Instrument;
 /// use tracing::field::Empty;
@@ -44,39 +45,28 @@ use crate::limiter::{Decision, Observer, Outcome, QueueChange};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::RateLimited> {
-/// let limiter = RateLimiter::in_memory().observe(Trace::new());
+/// let limiter = RateLimiter::in_memory().observe(trace());
 /// let span = tracing::info_span!("request", tollgate.limit = Empty, tollgate.outcome = Empty);
 /// async { limiter.limit(&LOGIN).key("alice").await.map(drop) }.instrument(span).await?;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
-pub struct Trace {
+#[must_use]
+pub fn trace() -> impl Observer {
+    trace_every(Duration::from_secs(60))
+}
+
+/// Like [`trace()`], with a warning about the same cause and limit once in an interval.
+#[must_use]
+pub fn trace_every(interval: Duration) -> impl Observer {
+    let (full, late) = <(RareLines, RareLines)>::default();
+    Trace { interval, full, late }
+}
+
+struct Trace {
     interval: Duration,
     full: RareLines,
     late: RareLines,
-}
-
-impl Trace {
-    /// Warns once a minute for each cause.
-    #[must_use]
-    pub fn new() -> Self {
-        let (full, late) = <(RareLines, RareLines)>::default();
-        Self { interval: Duration::from_secs(60), full, late }
-    }
-
-    /// Sets how often a warning about the same cause and limit is repeated; each minute unless set.
-    #[must_use]
-    pub const fn interval(mut self, interval: Duration) -> Self {
-        self.interval = interval;
-        self
-    }
-}
-
-impl Default for Trace {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 /// How late work has to run for a warning.

@@ -11,7 +11,7 @@ use tollgate::clock::ManualClock;
 use tollgate::key::{global, header};
 use tollgate::limiter::Decision;
 use tollgate::middleware::Queue;
-use tollgate::observe::Trace;
+use tollgate::observe::trace;
 use tollgate::{HOUR, Limit, MINUTE, Observer, Quota, RateLimiter, Rule, SECOND};
 use tollgate_testing::queue::{ms, paused};
 use tollgate_testing::{START, at_once, limiter};
@@ -24,7 +24,7 @@ static HOURLY: Limit = Limit::new("hourly", Quota::token_bucket(9, HOUR));
 static TENTHS: Limit = Limit::new("tenths", Quota::token_bucket(10, SECOND).capacity(0));
 
 fn traced() -> RateLimiter {
-    limiter(&ManualClock::new(START)).observe(Trace::new())
+    limiter(&ManualClock::new(START)).observe(trace())
 }
 
 fn inner()
@@ -111,7 +111,7 @@ fn trouble_is_a_warning_once_in_an_interval() {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let lines = logged(Level::WARN, || {
         runtime.block_on(async {
-            let limiter = paused().observe(Trace::new());
+            let limiter = paused().observe(trace());
             let layer = limiter.layer(&TENTHS).key(global());
             let layer = layer.queue(Queue::new(SECOND).max_waiters(1));
             for pause in [0, 0, 59, 1, 0] {
@@ -144,7 +144,7 @@ fn a_request_that_leaves_a_queue_is_logged_at_debug() {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let lines = logged(Level::DEBUG, || {
         runtime.block_on(async {
-            let limiter = paused().observe(Trace::new());
+            let limiter = paused().observe(trace());
             let reserved = limiter.limit(&TENTHS).reserve().await.unwrap();
             tokio::time::advance(ms(30)).await;
             drop(reserved);

@@ -3,7 +3,7 @@
 use http::{Request, Response};
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
-use tollgate::observe::Trace;
+use tollgate::observe::trace;
 use tollgate::{Limit, MINUTE, Quota, RateLimiter, Rule, SECOND};
 use tower::{Layer, Service, ServiceExt};
 use tracing::Level;
@@ -149,7 +149,7 @@ fn a_layer_is_judged_by_the_numbers_in_force() {
 
 #[test]
 fn a_call_that_can_never_fit_is_told_once_for_its_limit() {
-    for limiter in [fixed(), fixed().observe(Trace::new())] {
+    for limiter in [fixed(), fixed().observe(trace())] {
         let lines = logged(Level::WARN, || {
             for _ in 0..3 {
                 assert!(at_once(limiter.limit(&SPACED)).unwrap_err().is_too_large());
@@ -211,7 +211,7 @@ fn a_cost_function_is_told_once_and_hides_no_mistake_in_the_numbers() {
 
 #[test]
 fn a_quota_that_grants_nothing_is_no_warning() {
-    let limiter = fixed().observe(Trace::new());
+    let limiter = fixed().observe(trace());
     let lines = logged(Level::WARN, || {
         let service = limiter.layer(&PAUSED).layer(inner());
         assert_eq!(ask(&service, 3), 429);
@@ -239,7 +239,7 @@ fn a_refusal_for_good_is_logged_at_debug_as_any_other() {
     let lines = logged(Level::DEBUG, || {
         assert_eq!(ask(&service, 1), 429);
         assert_eq!(ask(&shadow.layer(inner()), 1), 200);
-        let traced = limiter.clone().observe(Trace::new());
+        let traced = limiter.clone().observe(trace());
         drop(at_once(traced.limit(&PAUSED)).unwrap_err());
     });
     let told: Vec<_> = lines.iter().map(|line| line.split("DEBUG ").nth(1).unwrap()).collect();

@@ -14,7 +14,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tollgate::key::{ClientIp, header};
-use tollgate::observe::Trace;
+use tollgate::observe::trace;
 use tollgate::{
     DAY, HOUR, Limit, MINUTE, Quota, RateLimitExt, RateLimited, RateLimiter, Rule, SECOND,
 };
@@ -48,7 +48,7 @@ impl Watched {
         // An application with metrics of its own installs the recorder by
         // `metrics::set_global_recorder(recorder)`, and takes `Metrics::new()`.
         let metrics = Arc::new(Metrics::new().recorder(recorder));
-        let limiter = limiter.clone().observe(Arc::clone(&metrics)).observe(Trace::new());
+        let limiter = limiter.clone().observe(Arc::clone(&metrics)).observe(trace());
         Ok(Self { limiter, metrics, page })
     }
 
@@ -81,7 +81,7 @@ async fn metrics(State(watched): State<Watched>) -> String {
     watched.page.render()
 }
 
-/// Gives each request a span with the fields that [`Trace`] fills in. With `tower-http`, this is
+/// Gives each request a span with the fields that [`trace()`] fills in. With `tower-http`, this is
 /// `TraceLayer::make_span_with`.
 async fn in_span(request: Request, next: Next) -> Response {
     let span = tracing::info_span!(

@@ -22,7 +22,7 @@ use tollgate::backend::{
 use tollgate::clock::TokioClock;
 use tollgate::limiter::{Decision, QueueChange, StoreHealth};
 use tollgate::middleware::Queue;
-use tollgate::observe::Trace;
+use tollgate::observe::trace;
 use tollgate::{HOUR, Limit, MINUTE, Observer, Quota, RateLimitExt, RateLimiter, SECOND};
 use tollgate_metrics::Metrics;
 use tower::ServiceExt;
@@ -278,7 +278,7 @@ fn a_subscriber_of_the_log_may_ask_the_limiter_that_writes_the_lines() {
     ANOTHER.call_once(|| {
         tracing::subscriber::set_global_default(tracing::subscriber::NoSubscriber::new()).unwrap();
     });
-    play(|_, limiter| limiter.observe(Trace::new()), true);
+    play(|_, limiter| limiter.observe(trace()), true);
 }
 
 /// It would otherwise be told of itself without end.
@@ -346,6 +346,6 @@ fn a_refusal_in_a_flood_allocates_nothing_for_those_who_watch() {
     };
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let watched = RateLimiter::in_memory();
-    let watched = watched.observe(Trace::new()).observe(Metrics::new().recorder(recorder));
+    let watched = watched.observe(trace()).observe(Metrics::new().recorder(recorder));
     assert_eq!(requests(watched), requests(RateLimiter::in_memory().observe(Deaf)));
 }
