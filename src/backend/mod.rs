@@ -109,7 +109,7 @@ pub(crate) use self::answer::FEW;
 pub use self::answer::{Answer, Applied, Reading};
 pub use self::apply::{BucketStore, adjust_all, apply_all, reset_all};
 pub use self::charge::{BucketId, Charge};
-pub use self::circuit_breaker::{CircuitBreaker, CircuitState};
+pub use self::circuit_breaker::CircuitBreaker;
 pub use self::debtors::{Debtor, DebtorQuery, DebtorReport};
 pub use self::deny_cache::DenyCache;
 pub use self::error::BackendError;

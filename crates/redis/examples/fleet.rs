@@ -74,8 +74,8 @@ impl Node {
         let store = self.store.clone();
         let describe = async move || match store {
             Some((breaker, store)) => format!(
-                "circuit {:?}, admitted here {}, refused here {}\n",
-                breaker.state(),
+                "circuit open: {}, admitted here {}, refused here {}\n",
+                breaker.is_open(),
                 store.admitted(),
                 store.refused()
             ),

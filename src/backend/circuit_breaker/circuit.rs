@@ -7,8 +7,7 @@ use crate::clock::Timestamp;
 
 /// Whether a [`CircuitBreaker`](super::CircuitBreaker) lets calls through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CircuitState {
+pub(super) enum CircuitState {
     /// The store works: all calls go to it.
     Closed,
     /// The store has failed: calls fail at once until the pause is over.

@@ -25,8 +25,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::circuit::CircuitState;
-use self::circuit::{Circuit, ProbePauses};
+use self::circuit::{Circuit, CircuitState, ProbePauses};
 use self::pass::SharedCircuit;
 use super::Backend;
 use super::adjustment::Adjustment;
@@ -70,7 +69,7 @@ use crate::clock::{Clock, SystemClock};
 /// use std::sync::Arc;
 /// use std::time::Duration;
 ///
-/// use tollgate::backend::{CircuitBreaker, CircuitState, Memory};
+/// use tollgate::backend::{CircuitBreaker, Memory};
 /// use tollgate::{HOUR, Limit, Quota, RateLimited, RateLimiter};
 ///
 /// const SEARCHES: Limit = Limit::new("searches", Quota::token_bucket(100, HOUR));
@@ -83,7 +82,7 @@ use crate::clock::{Clock, SystemClock};
 /// let limiter = RateLimiter::new(Arc::clone(&breaker));
 ///
 /// limiter.limit(&SEARCHES).key("alice").await?;
-/// assert_eq!(breaker.state(), CircuitState::Closed);
+/// assert!(breaker.is_closed());
 /// # Ok(())
 /// # }
 /// ```
@@ -141,9 +140,27 @@ impl<B: Backend> CircuitBreaker<B> {
         self
     }
 
-    /// Whether calls pass now: what the next call will find.
+    /// Whether the next call will find the breaker closed: the store works, and all calls go to it.
     #[must_use]
-    pub fn state(&self) -> CircuitState {
+    pub fn is_closed(&self) -> bool {
+        self.state() == CircuitState::Closed
+    }
+
+    /// Whether the next call will find the breaker open: the store has failed, and calls fail at once
+    /// until the pause is over.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.state() == CircuitState::Open
+    }
+
+    /// Whether the next call will find the breaker half open: the store is being tried. Some calls go to
+    /// it, and the others fail at once.
+    #[must_use]
+    pub fn is_half_open(&self) -> bool {
+        self.state() == CircuitState::HalfOpen
+    }
+
+    fn state(&self) -> CircuitState {
         self.circuit.state()
     }
 

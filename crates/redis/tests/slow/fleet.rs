@@ -68,7 +68,7 @@ async fn fleet_loses_a_redis_and_finds_it_again() {
         let login = get(second, "/login").await;
         let told = login.field("retry-after").is_some();
         assert_eq!((login.status.as_u16(), told), (503, true));
-        if get(second, "/store").await.body.starts_with("circuit Open") {
+        if get(second, "/store").await.body.starts_with("circuit open: true") {
             break;
         }
     }

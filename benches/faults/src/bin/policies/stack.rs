@@ -9,7 +9,7 @@ use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tollgate::backend::{Backend, CircuitBreaker, CircuitState, Fallback, Memory};
+use tollgate::backend::{Backend, CircuitBreaker, Fallback, Memory};
 use tollgate::{Limit, OnFailure, Quota, RateLimiter, SECOND};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceExt, service_fn};
@@ -83,7 +83,7 @@ impl Stack {
     /// Waits until the store decides.
     pub async fn until_decided(&self) {
         while ask(self.service.clone(), &self.breaker).await.status != StatusCode::OK
-            || self.breaker.state() != CircuitState::Closed
+            || !self.breaker.is_closed()
         {
             sleep(Duration::from_millis(20)).await;
         }
@@ -110,7 +110,7 @@ impl Stack {
                 self.calls.lock().expect("no panic").iter().rev().take(TASKS).any(|call| {
                     call.begun > ended && call.status != StatusCode::SERVICE_UNAVAILABLE
                 });
-            if answered && self.breaker.state() == CircuitState::Closed {
+            if answered && self.breaker.is_closed() {
                 return ended.elapsed();
             }
             sleep(Duration::from_millis(1)).await;
@@ -127,7 +127,7 @@ impl Stack {
 }
 
 async fn ask(service: Service, breaker: &CircuitBreaker<Arc<dyn Backend>>) -> Call {
-    let found_open = breaker.state() == CircuitState::Open;
+    let found_open = breaker.is_open();
     let begun = Instant::now();
     let answer = service.oneshot(Request::new(())).await;
     let ended = Instant::now();
