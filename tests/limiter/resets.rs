@@ -120,11 +120,21 @@ fn limiters_on_one_store_know_of_each_others_resets() {
 fn of_several_limits_the_one_that_was_reset_gets_nothing_back() {
     let limiter = limiter(&ManualClock::new(START));
     let call = || limiter.limit(&FIVE).key(1_u64).cost(5).and(&WINDOW).key(1_u64).cost(5);
-    let before = at_once(call()).unwrap().into_owned();
-    reset(&limiter, &FIVE, 1);
-    let _after = take(&limiter, &FIVE, 1, 5);
-    at_once(before.refund()).unwrap();
-    assert_eq!((remaining(&limiter, &FIVE, 1), remaining(&limiter, &WINDOW, 1)), (0, 5));
+    let left = || (remaining(&limiter, &FIVE, 1), remaining(&limiter, &WINDOW, 1));
+    // First the buckets are new to the store, then it knows them.
+    for _ in 0..2 {
+        let before = at_once(call()).unwrap().into_owned();
+        reset(&limiter, &FIVE, 1);
+        let after = take(&limiter, &FIVE, 1, 5);
+        at_once(before.refund()).unwrap();
+        assert_eq!(left(), (0, 5));
+        at_once(after.refund()).unwrap();
+        // What was taken since the reset comes back.
+        let since = at_once(call()).unwrap();
+        assert_eq!(left(), (0, 0));
+        at_once(since.refund()).unwrap();
+        assert_eq!(left(), (5, 5));
+    }
 }
 
 #[test]
