@@ -175,10 +175,10 @@ impl Rule {
     /// Sets the status of the answer to a request whose key [is
     /// missing](crate::key::KeyError::missing).
     ///
-    /// If nothing is set, whoever should have set the key has made the mistake. A client that sends no
-    /// header field or cookie gets 400, or 401 if the field is for credentials. If the server lacks
-    /// something, such as the address of the peer or an extension of the request, the status is 500. An
-    /// extractor of your own says so [itself](crate::key::KeyError::with_status).
+    /// If nothing is set, the key chooses the status. It is 400 for a header field or cookie that the
+    /// client has not sent, and 401 if that carries credentials. It is 500 for what the server has to
+    /// know, such as the address of the peer or an extension of the request. An extractor of your own
+    /// sets it by [`KeyError::with_status`](crate::key::KeyError::with_status).
     ///
     /// A key that is present but cannot be used is a mistake of the client. Such a request is answered
     /// with 400, whatever is set here.
