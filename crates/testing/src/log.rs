@@ -25,8 +25,9 @@ impl io::Write for Log {
     }
 }
 
-/// All that this thread logs meanwhile.
-pub fn log_of(work: impl FnOnce()) -> String {
+// Not within `log_of`: a closure there has a type for each kind of work, and the subscriber with it, which
+// is then compiled a hundred times.
+fn subscribe() {
     static SUBSCRIBED: Once = Once::new();
     SUBSCRIBED.call_once(|| {
         let subscriber = tracing_subscriber::fmt()
@@ -36,6 +37,11 @@ pub fn log_of(work: impl FnOnce()) -> String {
             .finish();
         tracing::subscriber::set_global_default(subscriber).unwrap();
     });
+}
+
+/// All that this thread logs meanwhile.
+pub fn log_of(work: impl FnOnce()) -> String {
+    subscribe();
     LOG.take();
     work();
     String::from_utf8(LOG.take()).unwrap()
