@@ -22,7 +22,7 @@ const ROLE: &str = "TOLLGATE_DUMP_OF_CHILD";
 
 /// Keys that have taken a token more in each generation, and keys that fill the dump.
 const COUNTED: u64 = 40;
-const ALL: u64 = 4_000;
+const ALL: u64 = 1_000;
 
 /// The command that runs one test of this file.
 fn program(test: &str) -> Vec<String> {
