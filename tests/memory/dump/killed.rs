@@ -6,10 +6,12 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 
-use tollgate_testing::cases::seeds;
+use tollgate_testing::cases::times;
 use tollgate_testing::dice::Dice;
 use tollgate_testing::{START, admitted, store};
 
@@ -68,23 +70,12 @@ fn generation(path: &Path) -> u64 {
     generation
 }
 
-/// 63 kills by default, 504 with 2,048 cases.
-#[test]
-fn a_process_that_is_killed_while_it_saves_leaves_one_of_its_dumps() {
-    if let Some(path) = std::env::var_os(ROLE) {
-        save_without_end(&path);
-    }
+/// Kills one process after the other while they save the same file. Returns how many left a draft.
+fn kill_while_saving(command: &[String], seeds: Range<u64>) -> usize {
     let (folder, mut last, mut drafts) = (Folder::new(), 0, 0);
-    let command = program("a_process_that_is_killed_while_it_saves_leaves_one_of_its_dumps");
-    let kills = seeds(63).end;
-    for seed in 0.. {
-        // Some kills have to be in the midst of a save. On most machines half of them are.
-        if seed >= kills && drafts > 0 {
-            break;
-        }
-        assert!(seed < kills + 1_000, "no kill was in the midst of a save");
+    for seed in seeds {
         let mut dice = Dice(seed);
-        let mut child = start(&command, &folder.file());
+        let mut child = start(command, &folder.file());
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let (mut text, saves) = (String::new(), 1 + dice.below(3));
         while text.matches("saved ").count() < usize::try_from(saves).unwrap() {
@@ -110,6 +101,29 @@ fn a_process_that_is_killed_while_it_saves_leaves_one_of_its_dumps() {
     }
     Memory::new().save_to(folder.file()).unwrap();
     assert_eq!(folder.names(), ["limits.dump"]);
+    drafts
+}
+
+/// In four folders at once, as a save mostly waits for the disk. 504 kills with 2,048 cases.
+#[test]
+fn a_process_that_is_killed_while_it_saves_leaves_one_of_its_dumps() {
+    if let Some(path) = std::env::var_os(ROLE) {
+        save_without_end(&path);
+    }
+    let command = program("a_process_that_is_killed_while_it_saves_leaves_one_of_its_dumps");
+    let kills = times(126, 4);
+    // Some kills have to be in the midst of a save. On most machines half of them are.
+    let in_the_midst = (0..20).any(|round| {
+        thread::scope(|scope| {
+            let folders = [0, 1, 2, 3].map(|folder| {
+                let first = (4 * round + folder) * kills;
+                let command = &command;
+                scope.spawn(move || kill_while_saving(command, first..first + kills))
+            });
+            folders.map(|folder| folder.join().unwrap()).iter().sum::<usize>() > 0
+        })
+    });
+    assert!(in_the_midst, "no kill was in the midst of a save");
 }
 
 /// A process whose files cannot grow beyond 64 KiB.
