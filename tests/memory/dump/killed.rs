@@ -126,7 +126,7 @@ fn a_process_that_is_killed_while_it_saves_leaves_one_of_its_dumps() {
     assert!(in_the_midst, "no kill was in the midst of a save");
 }
 
-/// A process whose files cannot grow beyond 64 KiB.
+/// A process whose files cannot grow beyond 16 KiB.
 #[cfg(unix)]
 #[test]
 fn a_full_disk_is_an_error_and_leaves_the_old_dump() {
@@ -144,7 +144,7 @@ fn a_full_disk_is_an_error_and_leaves_the_old_dump() {
     let before = fs::read(folder.file()).unwrap();
     // In units of 512 bytes. Without the trap, the system would end the process.
     let limited =
-        ["sh", "-c", "trap '' XFSZ; ulimit -f 128; exec \"$0\" \"$@\""].map(str::to_owned);
+        ["sh", "-c", "trap '' XFSZ; ulimit -f 32; exec \"$0\" \"$@\""].map(str::to_owned);
     let test = program("a_full_disk_is_an_error_and_leaves_the_old_dump");
     let child = start(&[limited.to_vec(), test].concat(), &folder.file());
     let output = child.wait_with_output().unwrap();
