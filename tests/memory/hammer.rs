@@ -152,9 +152,11 @@ fn pairs_and_ordinary_charges_take_exactly_what_the_buckets_lose() {
     let key = Key::from("all-clients");
     let id = |shard| BucketId::new("hot", &key).shard(shard);
     let (memory, _) = store(Memory::new(), &ManualClock::new(START));
+    // With fewer, the buckets would not be used up.
+    let rounds = u32::try_from(times(6_000, 2_000)).unwrap();
     let taken = hammer(|thread| {
         let mut taken = 0;
-        for round in 0..6_000_u32 {
+        for round in 0..rounds {
             let thread = u32::try_from(thread).unwrap();
             let (a, b, c) = ((round + thread) % 8, (round * 5 + 1) % 8, (round * 3 + thread) % 8);
             let units = i64::from(round % 40);

@@ -143,8 +143,7 @@ fn a_full_disk_is_an_error_and_leaves_the_old_dump() {
     memory.save_to(folder.file()).unwrap();
     let before = fs::read(folder.file()).unwrap();
     // In units of 512 bytes. Without the trap, the system would end the process.
-    let limited =
-        ["sh", "-c", "trap '' XFSZ; ulimit -f 32; exec \"$0\" \"$@\""].map(str::to_owned);
+    let limited = ["sh", "-c", "trap '' XFSZ; ulimit -f 32; exec \"$0\" \"$@\""].map(str::to_owned);
     let test = program("a_full_disk_is_an_error_and_leaves_the_old_dump");
     let child = start(&[limited.to_vec(), test].concat(), &folder.file());
     let output = child.wait_with_output().unwrap();
