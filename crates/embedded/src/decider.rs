@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::committer::Commit;
 use super::file::{BucketChanges, BucketFile, BucketReader};
-use super::inbox::{AwaitedEvents, DecisionJob, Delivery, Inbox, JobReply};
+use super::inbox::{AwaitedEvents, DecisionJob, Delivery, Inbox};
 use tollgate::backend::{Applied, BackendError, BucketRecord};
 use tollgate::clock::{Clock, Timestamp};
 use tollgate_kit::operation::Operation;
@@ -52,7 +52,7 @@ const MAX_PENDING: usize = 65_536;
 struct PendingChanges<C> {
     changes: C,
     /// The answers that wait for the commit.
-    replies: Vec<(JobReply, Applied)>,
+    replies: Vec<(DecisionJob, Applied)>,
 }
 
 pub(super) struct Decider {
@@ -162,15 +162,14 @@ impl Decider {
         match report {
             Ok(()) => {
                 self.failure = None;
-                for (reply, applied) in replies {
-                    // A caller that has left needs no answer.
-                    let _ = reply.send(Ok(applied));
+                for (job, applied) in replies {
+                    job.answer(Ok(applied));
                 }
             }
             Err(error) => {
                 let later = mem::take(&mut self.next.replies);
-                for (reply, _) in replies.into_iter().chain(later) {
-                    let _ = reply.send(Err(error.clone()));
+                for (job, _) in replies.into_iter().chain(later) {
+                    job.answer(Err(error.clone()));
                 }
                 match self.durability {
                     // Later decisions count on those that have failed.
@@ -192,8 +191,8 @@ impl Decider {
 
     /// Answers those that wait for the file while nothing has to be written.
     fn answer_flushes(&mut self) {
-        for (reply, applied) in mem::take(&mut self.next.replies) {
-            let _ = reply.send(Ok(applied));
+        for (job, applied) in mem::take(&mut self.next.replies) {
+            job.answer(Ok(applied));
         }
     }
 
@@ -201,67 +200,58 @@ impl Decider {
         // Opened by the first job that has to read the file; it sees all commits that are not
         // pending any more.
         let mut reader = None;
-        for DecisionJob { operation, reply } in jobs {
+        for job in jobs {
             // Its caller has left, or has missed its deadline. It takes nothing.
-            if reply.is_closed() {
+            if job.reply.is_closed() {
                 continue;
             }
             self.now = self.clock.now();
-            match operation {
-                Some(operation) => self.decide(&operation, reply, &mut reader),
-                None => {
-                    let applied = Applied::many(self.now, Vec::new());
-                    match &mut self.under_way {
-                        Some(pending) if self.next.changes.is_empty() => {
-                            pending.replies.push((reply, applied));
-                        }
-                        _ => self.next.replies.push((reply, applied)),
+            let Some(operation) = &job.operation else {
+                let applied = Applied::many(self.now, Vec::new());
+                match &mut self.under_way {
+                    Some(pending) if self.next.changes.is_empty() => {
+                        pending.replies.push((job, applied));
                     }
+                    _ => self.next.replies.push((job, applied)),
                 }
+                continue;
+            };
+            match self.decide(operation, &mut reader) {
+                Ok((applied, true)) if self.durability == Durability::Durable => {
+                    self.next.replies.push((job, applied));
+                }
+                decided => job.answer(decided.map(|(applied, _)| applied)),
             }
         }
     }
 
+    /// Returns also whether something has to be written.
     fn decide(
         &mut self,
         operation: &Operation,
-        reply: JobReply,
         reader: &mut Option<BucketReader>,
-    ) {
+    ) -> Result<(Applied, bool), BackendError> {
         let ids = operation.distinct_ids();
         let (mut names, mut records) = (Vec::new(), Vec::new());
         for &id in &ids {
             let name = bucket_name(id);
-            match self.read(&name, reader) {
-                Ok(record) => records.push((id, record)),
-                Err(error) => {
-                    let _ = reply.send(Err(error));
-                    return;
-                }
-            }
+            records.push((id, self.read(&name, reader)?));
             names.push(name);
         }
         let mut draft = Draft::new(self.now, records);
         let applied = operation.decide(&mut draft);
         if !draft.has_changed() {
-            let _ = reply.send(Ok(applied));
-            return;
+            return Ok((applied, false));
         }
         if let Some(failure) = self.failure.as_ref().filter(|_| !self.tries()) {
-            let _ = reply.send(Err(failure.clone()));
-            return;
+            return Err(failure.clone());
         }
         for (name, entry) in names.into_iter().zip(draft.entries()) {
             if entry.has_changed() {
                 self.next.changes.insert(name, entry.after().copied());
             }
         }
-        match self.durability {
-            Durability::Durable => self.next.replies.push((reply, applied)),
-            Durability::Fast => {
-                let _ = reply.send(Ok(applied));
-            }
-        }
+        Ok((applied, true))
     }
 
     /// Whether the next change tries if the disk is still full. A commit that fails takes far longer than

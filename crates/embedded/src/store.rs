@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::RecvError};
 use tokio::time::{Instant, timeout};
 
 use super::NAME;
 use super::committer::run_committer;
 use super::decider::{Decider, Durability};
 use super::file::BucketFile;
-use super::inbox::{DecisionJob, Inbox, PushError};
+use super::inbox::{DecisionJob, Inbox, JobAnswer, PushError};
 use super::list;
 use super::sweep::Sweep;
 use tollgate::backend::{
@@ -184,8 +184,7 @@ impl Embedded {
     /// # }
     /// ```
     pub async fn flush(&self) -> Result<(), BackendError> {
-        let answer = self.send(None)?;
-        answer.await.unwrap_or_else(|_| Err(ended())).map(drop)
+        answered(self.send(None)?.await).map(drop)
     }
 
     /// The file.
@@ -197,7 +196,7 @@ impl Embedded {
     fn send(
         &self,
         operation: Option<Operation>,
-    ) -> Result<oneshot::Receiver<Result<Applied, BackendError>>, BackendError> {
+    ) -> Result<oneshot::Receiver<JobAnswer>, BackendError> {
         let (reply, answer) = oneshot::channel();
         match self.0.inbox.push(DecisionJob { operation, reply }) {
             Ok(()) => Ok(answer),
@@ -216,7 +215,7 @@ impl Embedded {
                 let waiter = Waiter { inbox: Arc::clone(&self.0.inbox), begun, place };
                 Answer::pending(async move {
                     match timeout(deadline, answer).await {
-                        Ok(answer) => answer.unwrap_or_else(|_| Err(ended())),
+                        Ok(answer) => answered(answer),
                         Err(_) => Err(waiter.late(deadline).await),
                     }
                 })
@@ -251,6 +250,10 @@ const STUCK: Duration = Duration::from_secs(2);
 
 /// How many callers may wait before they are the reason why answers are late.
 const FEW: usize = 16;
+
+fn answered(answer: Result<JobAnswer, RecvError>) -> Result<Applied, BackendError> {
+    answer.map_or_else(|_| Err(ended()), |(answer, _)| answer)
+}
 
 fn ended() -> BackendError {
     BackendError::unavailable(NAME, "the thread that decides has ended (open the store again)")

@@ -30,7 +30,7 @@ fn on_a_full_disk_calls_do_not_wait_until_the_next_commit_has_failed_as_well() {
         let charge = Charge::take(BucketId::new("logins", &key), &bucket, 1);
         let (reply, answer) = oneshot::channel();
         inbox.push(DecisionJob { operation: Some(Operation::charges(&[charge])), reply }).unwrap();
-        answer.blocking_recv().unwrap()
+        answer.blocking_recv().unwrap().0
     };
     let (is_full, disk) = mpsc::channel();
     let reports = Arc::clone(&inbox);
