@@ -6,8 +6,12 @@ use tokio::time::Instant;
 use crate::operation::NamedOperation;
 use tollgate::backend::{Applied, BackendError};
 
+/// An answer, and its operation: what the caller has allocated is freed by its thread. Another one, which
+/// frees the operations of all, gets into the way of those that allocate.
+pub(super) type JobAnswer = (Result<Applied, BackendError>, NamedOperation);
+
 /// The channel on which a caller waits for its answer.
-pub(super) type Reply = oneshot::Sender<Result<Applied, BackendError>>;
+pub(super) type Reply = oneshot::Sender<JobAnswer>;
 
 /// An operation that waits to be sent.
 #[derive(Debug)]
@@ -38,15 +42,19 @@ impl Job {
 
 /// Answers on their way to the callers.
 #[derive(Default)]
-pub(super) struct Answers(Vec<(Reply, Result<Applied, BackendError>)>);
+pub(super) struct Answers(Vec<(Reply, JobAnswer)>);
 
 impl Answers {
     pub(super) fn with_capacity(capacity: usize) -> Self {
         Self(Vec::with_capacity(capacity))
     }
 
-    pub(super) fn push(&mut self, reply: Reply, answer: Result<Applied, BackendError>) {
-        self.0.push((reply, answer));
+    pub(super) fn push(&mut self, job: Job, answer: Result<Applied, BackendError>) {
+        self.0.push((job.reply, (answer, job.operation)));
+    }
+
+    pub(super) fn append(&mut self, mut later: Self) {
+        self.0.append(&mut later.0);
     }
 
     /// Sends them. A caller that was dropped gets none.
@@ -63,7 +71,7 @@ pub(super) fn fail(jobs: Vec<Job>, error: &BackendError) {
     let (now, is_late) = (Instant::now(), error.is_timeout() && error.is_outage());
     let is_told = |job: &Job| !is_late || job.deadline > now;
     for job in jobs.into_iter().filter(is_told) {
-        drop(job.reply.send(Err(error.clone())));
+        drop(job.reply.send((Err(error.clone()), job.operation)));
     }
 }
 

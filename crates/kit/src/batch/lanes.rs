@@ -258,12 +258,13 @@ mod tests {
 
     use tokio::sync::oneshot;
 
+    use super::super::job::JobAnswer;
     use super::*;
     use crate::key_name::{HashTag, KeyNames};
     use crate::operation::{NamedOperation, Operation};
-    use tollgate::backend::{Applied, BackendError, BucketId, Key};
+    use tollgate::backend::{BucketId, Key};
 
-    type Answer = oneshot::Receiver<Result<Applied, BackendError>>;
+    type Answer = oneshot::Receiver<JobAnswer>;
 
     /// A job on the buckets of these users.
     fn job(users: &[&str], deadline: Instant) -> (Job, Answer) {

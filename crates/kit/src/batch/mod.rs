@@ -199,7 +199,7 @@ impl<C: Carrier> Batcher<C> {
                 timeout_at(deadline, &mut answer)
             };
             match timed.await {
-                Ok(Ok(answer)) => answer,
+                Ok(Ok((answer, _))) => answer,
                 // The queue drops a job after its deadline, perhaps before this timer has fired.
                 Ok(Err(_)) if Instant::now() < deadline => Err(shut_down(C::STORE)),
                 Ok(Err(_)) => {
@@ -209,7 +209,7 @@ impl<C: Carrier> Batcher<C> {
                 // The tokens of a late answer are taken in any case, so it is worth a look at
                 // whether it has arrived.
                 Err(_) => match Lag::or_answer(deadline, || answer.try_recv().ok()).await {
-                    Ok(answer) => answer,
+                    Ok((answer, _)) => answer,
                     Err(lag) => {
                         let (runtime, within) = (&caller.shared.runtime, caller.shared.deadline);
                         let lag = lag.or_that_of(runtime, deadline, within).await;
@@ -362,27 +362,31 @@ impl<C: Carrier> BatcherShared<C> {
         self.queues().note_answer(slot, begun, self.deadline);
         let places = replay.take_places();
         let (mut rest, mut refused) = (places.as_slice(), Vec::<RefusedJob<'_>>::new());
-        let mut answers = Answers::with_capacity(jobs.len());
-        for Job { operation, reply, lane, .. } in jobs {
+        let mut answered = Vec::with_capacity(jobs.len());
+        for Job { operation, lane, .. } in &jobs {
             let (places, others) =
                 rest.split_at_checked(operation.names().len()).unwrap_or((rest, &[]));
             rest = others;
-            let answer = replay.answer(&operation, places);
+            let answer = replay.answer(operation, places);
             let is_refused =
                 answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
-            answers.push(reply, answer);
+            answered.push(answer);
             // One for each lane suffices: those that wait are judged by the states after the whole
             // call, not by those that this job found.
-            if is_refused && refused.iter().all(|other| other.lane != lane) {
-                refused.push(RefusedJob { lane, operation, places });
+            if is_refused && refused.iter().all(|other| other.lane != *lane) {
+                refused.push(RefusedJob { lane: *lane, operation, places });
             }
         }
+        let mut answers_of_others = Answers::default();
         for refused in refused {
-            let applied = replay.refusal(&refused.operation, refused.places);
+            let applied = replay.refusal(refused.operation, refused.places);
             let replay = &replay;
             let others = RefusalReplay { slot, last_arrival, refused, applied, replay };
-            while others.answer_some(self, &mut answers) {}
+            while others.answer_some(self, &mut answers_of_others) {}
         }
+        let mut answers = Answers::with_capacity(jobs.len());
+        jobs.into_iter().zip(answered).for_each(|(job, answer)| answers.push(job, answer));
+        answers.append(answers_of_others);
         Ok(answers)
     }
 }
@@ -390,7 +394,7 @@ impl<C: Carrier> BatcherShared<C> {
 /// A job that the store has refused.
 struct RefusedJob<'c> {
     lane: LaneId,
-    operation: NamedOperation,
+    operation: &'c NamedOperation,
     /// The places of its buckets in the reply.
     places: &'c [usize],
 }
@@ -418,7 +422,7 @@ impl RefusalReplay<'_> {
         .collect();
         drop(queues);
         let is_more = answered.len() == ANSWERED_TOGETHER;
-        answered.into_iter().for_each(|(job, applied)| answers.push(job.reply, Ok(applied)));
+        answered.into_iter().for_each(|(job, applied)| answers.push(job, Ok(applied)));
         is_more
     }
 
