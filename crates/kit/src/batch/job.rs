@@ -53,6 +53,15 @@ impl Answers {
         self.0.push((job.reply, (answer, job.operation)));
     }
 
+    pub(super) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The operation that was answered as the nth.
+    pub(super) fn operation(&self, nth: usize) -> Option<&NamedOperation> {
+        self.0.get(nth).map(|(_, (_, operation))| operation)
+    }
+
     pub(super) fn append(&mut self, mut later: Self) {
         self.0.append(&mut later.0);
     }

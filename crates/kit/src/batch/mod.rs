@@ -361,32 +361,31 @@ impl<C: Carrier> BatcherShared<C> {
         };
         self.queues().note_answer(slot, begun, self.deadline);
         let places = replay.take_places();
-        let (mut rest, mut refused) = (places.as_slice(), Vec::<RefusedJob<'_>>::new());
-        let mut answered = Vec::with_capacity(jobs.len());
-        for Job { operation, lane, .. } in &jobs {
+        let (mut rest, mut refused) = (places.as_slice(), Vec::<(LaneId, _, _)>::new());
+        let mut answers = Answers::with_capacity(jobs.len());
+        for job in jobs {
             let (places, others) =
-                rest.split_at_checked(operation.names().len()).unwrap_or((rest, &[]));
+                rest.split_at_checked(job.operation.names().len()).unwrap_or((rest, &[]));
             rest = others;
-            let answer = replay.answer(operation, places);
+            let answer = replay.answer(&job.operation, places);
             let is_refused =
                 answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
-            answered.push(answer);
             // One for each lane suffices: those that wait are judged by the states after the whole
             // call, not by those that this job found.
-            if is_refused && refused.iter().all(|other| other.lane != *lane) {
-                refused.push(RefusedJob { lane: *lane, operation, places });
+            if is_refused && refused.iter().all(|(lane, ..)| *lane != job.lane) {
+                refused.push((job.lane, answers.len(), places));
             }
+            answers.push(job, answer);
         }
-        let mut answers_of_others = Answers::default();
-        for refused in refused {
-            let applied = replay.refusal(refused.operation, refused.places);
-            let replay = &replay;
+        let mut of_others = Answers::default();
+        for (lane, nth, places) in refused {
+            let Some(operation) = answers.operation(nth) else { continue };
+            let applied = replay.refusal(operation, places);
+            let (refused, replay) = (RefusedJob { lane, operation, places }, &replay);
             let others = RefusalReplay { slot, last_arrival, refused, applied, replay };
-            while others.answer_some(self, &mut answers_of_others) {}
+            while others.answer_some(self, &mut of_others) {}
         }
-        let mut answers = Answers::with_capacity(jobs.len());
-        jobs.into_iter().zip(answered).for_each(|(job, answer)| answers.push(job, answer));
-        answers.append(answers_of_others);
+        answers.append(of_others);
         Ok(answers)
     }
 }
