@@ -231,7 +231,7 @@ pub(crate) use self::decide::{Asked, Asking, Decided, Place};
 pub(crate) use self::defaults::Speech;
 pub(crate) use self::demand::{Demand, Mode, units_of};
 pub(crate) use self::detached::DetachOnDrop;
-pub(crate) use self::events::{DecisionSource, QueueStay, QueueStep, Report};
+pub(crate) use self::events::{DecisionSource, QueueStay, QueueStep};
 pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUse;
 pub(crate) use self::name_table::NameTable;

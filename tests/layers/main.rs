@@ -46,7 +46,7 @@ const CRATES: [(&str, &[&str]); 13] = [
             "clock/",
             "limiter/detached.rs",
             // They measure how long requests wait, and how long the store takes.
-            "limiter/events/queue_stay.rs",
+            "limiter/events/observers.rs",
             "limiter/observe.rs",
             "limiter/line/",
             "limiter/queue/",
