@@ -143,7 +143,7 @@ impl QueuedTurn {
                 ledger.stand(&levels);
             }
             let members = levels.iter();
-            plan.fields_of(members.map(|(part, level)| (part.limit(), part.key(), *level)))
+            plan.fields_of(members.map(|(part, level)| (&*part.limit, &part.key, *level)))
         });
         (future, OnResponse::new(fields, timing, ledger))
     }
@@ -159,7 +159,7 @@ fn levels_at_turn<'t>(plan: &Plan, turn: &'t UsedTurn) -> Vec<(&'t QueueBucket, 
             levels.push((part, Level::admitted(*state, 1, turn.at)));
         }
     }
-    levels.sort_by_key(|(part, _)| plan.position(part.limit().name()));
+    levels.sort_by_key(|(part, _)| plan.position(part.limit.name()));
     levels
 }
 

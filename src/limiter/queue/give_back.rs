@@ -17,9 +17,9 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::bucket_set::QueueBucket;
 use super::ledger::Ledger;
 use super::registry::{QueueRegistry, SharedQueue};
+use super::reserved_slot::QueueBucket;
 use super::time_slot::{Cost, StoreEvent};
 use crate::algebra::{Bucket, Units, Verdict};
 use crate::backend::{Adjustment, Answer, Applied, BucketId, Change};
@@ -45,13 +45,12 @@ impl QueueRegistry {
         for adjustment in adjustments.iter() {
             let units = adjustment.change().returns_at_most();
             if units > 0 {
-                let ledger = self.ledgers.get(adjustment.id());
+                let ledger = lock(&self.ledgers).get(adjustment.id());
                 // At its most, whatever the store will say, and before it is asked: an undo of
                 // another thread that reads the ledger from here on expects at least what the
                 // bucket holds.
                 lock(&ledger).begin_return(units);
-                let (bucket, change) = (*adjustment.bucket(), adjustment.change());
-                returning.returns.push(PendingReturn { ledger, bucket, change });
+                returning.returns.push((ledger, *adjustment.bucket(), adjustment.change()));
             }
         }
         match self.backend.adjust(adjustments) {
@@ -158,19 +157,15 @@ struct PendingReturns {
     returns: SmallVec<[PendingReturn; 2]>,
 }
 
-struct PendingReturn {
-    ledger: Arc<Mutex<Ledger<SharedQueue>>>,
-    bucket: Bucket,
-    /// The ledger counts it at its most until then.
-    change: Change,
-}
+/// A return to a bucket. The ledger counts it at its most until it is answered.
+type PendingReturn = (Arc<Mutex<Ledger<SharedQueue>>>, Bucket, Change);
 
 impl PendingReturns {
     fn finish(&mut self, answer: Option<&Applied>, at_once: bool) {
         // Taken out, so that the destructor, which runs after this as well, records nothing twice.
         let returns = std::mem::take(&mut self.returns);
         let (registry, heard) = (self.registry.upgrade(), Instant::now());
-        for PendingReturn { ledger, bucket, change } in &returns {
+        for (ledger, bucket, change) in &returns {
             let number = registry.as_ref().map_or(0, |registry| registry.number());
             let thread = at_once.then(|| std::thread::current().id());
             // A refusal returned nothing, but its answer is as good as one of zero: the ledger
@@ -184,7 +179,7 @@ impl PendingReturns {
         }
         // After all ledgers have the answers: a queue on two of these buckets would otherwise ask
         // with the one number too large, and be refused again.
-        let queues = returns.iter().flat_map(|one| lock(&one.ledger).take_awaiting());
+        let queues = returns.iter().flat_map(|(ledger, ..)| lock(ledger).take_awaiting());
         queues.for_each(|queue| queue.retry_undo());
     }
 }

@@ -6,11 +6,9 @@ use std::task::Context;
 
 use tokio::time::Instant;
 
-use super::bucket_set::{UsedTurn, paid_buckets, sort_taken};
 use super::registry::{QueueRegistry, SharedQueue};
-use super::reserved_slot::ReservedSlot;
+use super::reserved_slot::{ReservedSlot, Unserved, UsedTurn, paid_buckets, sort_taken};
 use super::time_slot::{SlotKey, TimeSlot};
-use super::wait_queue::Unserved;
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
 
-use super::bucket_set::QueueBucket;
+use super::reserved_slot::QueueBucket;
 use crate::backend::BucketId;
 
 /// The queues `Q`, by the sum of the hashes of their buckets' names. Each is kept alive by its
@@ -121,7 +121,7 @@ impl<Q> fmt::Debug for QueueIndex<Q> {
 mod tests {
     use std::iter;
 
-    use super::super::bucket_set::sort_taken;
+    use super::super::reserved_slot::sort_taken;
     use super::*;
     use crate::algebra::{State, Verdict};
     use crate::backend::{Key, Reading};
@@ -132,7 +132,7 @@ mod tests {
 
     fn bucket(key: u64, rate: u64) -> QueueBucket {
         let limit = Limit::new("limit", Quota::token_bucket(rate, HOUR));
-        QueueBucket::new(Arc::new(limit), Key::from(key), 0)
+        QueueBucket { limit: Arc::new(limit), key: Key::from(key), shard: 0 }
     }
 
     fn set(buckets: impl IntoIterator<Item = QueueBucket>) -> Arc<[QueueBucket]> {
@@ -163,7 +163,7 @@ mod tests {
         let queue = Arc::new(());
         index.insert(set([bucket(1, 5)]), &queue);
         let limit = Limit::new("limit", Quota::token_bucket(5, HOUR).capacity(5).initial(5));
-        let spelled = QueueBucket::new(Arc::new(limit), Key::from(1_u64), 0);
+        let spelled = QueueBucket { limit: Arc::new(limit), ..bucket(1, 5) };
         assert!(index.get(&set([spelled])).is_some());
     }
 

@@ -12,9 +12,9 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use super::bucket_set::QueueBucket;
 use super::ledger::{Ledger, Ledgers};
 use super::queue_index::QueueIndex;
+use super::reserved_slot::QueueBucket;
 use super::store_clock::later;
 use super::time_slot::StoreEvent;
 use super::wait_queue::{WaitQueue, Wakers};
@@ -32,7 +32,7 @@ pub(crate) struct QueueRegistry {
     /// The resets of this limiter: no slot that was reserved before one is undone.
     resets: Arc<SharedResets>,
     /// What this process has returned to each bucket.
-    pub(super) ledgers: Ledgers<SharedQueue>,
+    pub(super) ledgers: Mutex<Ledgers<SharedQueue>>,
     /// The instant after which no request may wait, once the limiter is drained.
     drain_deadline: Mutex<Option<Instant>>,
     drained: Notify,
@@ -64,7 +64,7 @@ impl QueueRegistry {
     pub(crate) fn status(&self, limit: &str, key: &Key) -> (usize, Duration, u64) {
         let (queues, now) = (lock(&self.queues).all(), Instant::now());
         let concerned = queues.iter().filter(|queue| {
-            queue.buckets.iter().any(|part| part.limit().name() == limit && part.key() == key)
+            queue.buckets.iter().any(|part| part.limit.name() == limit && part.key == *key)
         });
         concerned.fold(
             Default::default(),
@@ -163,7 +163,8 @@ pub(crate) struct SharedQueue {
 impl SharedQueue {
     fn new(registry: &Arc<QueueRegistry>, buckets: Arc<[QueueBucket]>) -> Self {
         let (backend, resets) = (Arc::clone(&registry.backend), Arc::clone(&registry.resets));
-        let ledgers = buckets.iter().map(|part| registry.ledgers.get(part.id())).collect();
+        let ids = buckets.iter().map(QueueBucket::id);
+        let ledgers = ids.map(|id| lock(&registry.ledgers).get(id)).collect();
         let (registry, waiters) = (Arc::downgrade(registry), Mutex::default());
         Self { backend, registry, resets, buckets, ledgers, waiters }
     }
@@ -186,7 +187,7 @@ impl Drop for SharedQueue {
         if let Some(registry) = self.registry.upgrade() {
             lock(&registry.queues).remove(&self.buckets, self);
         }
-        if let Some(kept_by) = self.with(|waiters, _| waiters.undo.kept_by) {
+        if let Some(kept_by) = self.with(|waiters, _| waiters.kept_by) {
             self.ledgers.iter().for_each(|ledger| lock(ledger).forget(kept_by));
         }
     }

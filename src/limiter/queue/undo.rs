@@ -47,7 +47,7 @@ impl SharedQueue {
             // The newest first: if the store refuses to undo that one, it would refuse the others.
             while let Some((made, queue)) = { lock(&ledger).take_newest() } {
                 match queue.with(|waiters, _| waiters.newest_free()) {
-                    Some(newest) if newest == made => queue.with(|waiters, _| waiters.undo.retry()),
+                    Some(newest) if newest == made => queue.with(|waiters, _| waiters.retry_undo()),
                     // The newest slot of that queue was used since, so another queue may have a
                     // newer one.
                     Some(newest) => {
@@ -119,7 +119,7 @@ impl SharedQueue {
     fn keep_for_retry(self: &Arc<Self>) {
         let (newest, before) = self.with(|waiters, _| {
             let newest = waiters.newest_free();
-            (newest, std::mem::replace(&mut waiters.undo.kept_by, newest))
+            (newest, std::mem::replace(&mut waiters.kept_by, newest))
         });
         // After the queue is unlocked: a ledger and a queue are never locked at once.
         for ledger in &self.ledgers {
@@ -137,7 +137,7 @@ impl SharedQueue {
 
     /// Tries the refused slots again, since the buckets have changed.
     pub(super) fn retry_undo(self: &Arc<Self>) {
-        self.with(|waiters, _| waiters.undo.retry());
+        self.with(|waiters, _| waiters.retry_undo());
         self.undo_free_slots();
     }
 
@@ -173,17 +173,17 @@ impl PendingUndo {
             let queue = &self.queue;
             let is_awaited = queue.with(|waiters, wakers| {
                 waiters.record_refusal(slot, Instant::now(), wakers);
-                self.over_counted && waiters.undo.awaits_return()
+                self.over_counted && waiters.awaits_return()
             });
             // The store may have refused only because it had not carried out a return yet.
             let awaiting = queue.ledgers.iter().map(|ledger| lock(ledger).await_return(queue));
             if is_awaited && !awaiting.fold(false, |any, one| any | one) {
-                queue.with(|waiters, _| waiters.undo.retry());
+                queue.with(|waiters, _| waiters.retry_undo());
             }
             return false;
         }
         // If no answer came, the slot may have been undone. It is not given to a waiter then.
-        self.queue.with(|waiters, _| waiters.undo.record_undone());
+        self.queue.with(|waiters, _| waiters.record_undone());
         true
     }
 }
@@ -195,7 +195,7 @@ impl Drop for PendingUndo {
     fn drop(&mut self) {
         if self.slot.take().is_some() {
             // Without this, `is_undoing` would stay set, and the queue would undo nothing more.
-            self.queue.with(|waiters, _| waiters.undo.record_undone());
+            self.queue.with(|waiters, _| waiters.record_undone());
         }
     }
 }

@@ -29,9 +29,9 @@ use std::task::Waker;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::reserved_slot::Unserved;
 use super::store_clock::StoreClock;
 use super::time_slot::{Cost, CreationKey, SlotKey, TimeSlot};
-use super::undo_state::UndoState;
 use crate::clock::Timestamp;
 
 /// How many slots are looked at for a waiter that can use a free one, when its instant has come.
@@ -40,6 +40,10 @@ const MAX_LOOKS: usize = 256;
 /// How many free slots are kept when there are twice as many. A layer's queue has at most 1,000
 /// waiters unless set, and all of them may leave while the store is asked about the slot of the first.
 const MAX_FREE: usize = 1_000;
+
+/// How often one slot is tried again after a pending return. In a busy process some return is
+/// always pending, and each of these tries is one more call of the store.
+const MAX_RETRIES: u8 = 4;
 
 /// The waiters of one set of buckets, and their slots.
 ///
@@ -60,7 +64,17 @@ pub(super) struct WaitQueue {
     past: Vec<TimeSlot>,
     /// The waiters that have their turn but do not run yet, each by the slot that it has reserved.
     granted: HashMap<SlotKey, WaiterGrant>,
-    pub(super) undo: UndoState,
+    /// Whether the store was asked to undo a slot and has not answered. There is one such call at a
+    /// time: a store that answers late may carry out several in any order, and refuse all but one.
+    is_undoing: bool,
+    /// The slot that the store refused to undo. Neither it nor an older one is tried until
+    /// something has changed.
+    refused: Option<CreationKey>,
+    /// The slot that was last refused while returns were pending, and how often. The store may have
+    /// refused only because it had not carried out such a return yet.
+    awaited: Option<(CreationKey, u8)>,
+    /// The slot by which the ledgers know this queue.
+    pub(super) kept_by: Option<CreationKey>,
     /// Converts the instants of all slots to the clock of this process.
     pub(super) clock: StoreClock,
     /// How many waiters have left since one entered the empty queue.
@@ -222,14 +236,21 @@ impl WaitQueue {
     }
 
     /// Takes out the free slot that the store should undo next; `None` if there is none to try.
+    ///
+    /// The one that was reserved last is undone first: as long as it stands, it is a charge that came
+    /// after all others, and none of them can be undone.
     pub(super) fn next_to_undo(&mut self) -> Option<TimeSlot> {
         if self.slots.len().saturating_sub(self.waiters.len()) > MAX_FREE.saturating_mul(2) {
             self.spend_oldest();
         }
         let newest = self.newest_free()?;
-        if !self.undo.begin(newest) {
+        // What charged the bucket after the refused slot was made came after all older ones as well.
+        if self.is_undoing || self.refused.is_some_and(|refused| newest <= refused) {
             return None;
         }
+        // Set before the caller unlocks the queue. From here on the slot is with the caller alone,
+        // which must record an answer: without one, no slot of this queue is ever undone again.
+        self.is_undoing = true;
         let past = self.past.iter().position(|slot| slot.key == newest.1);
         past.map(|nth| self.past.swap_remove(nth)).or_else(|| self.take(newest.1))
     }
@@ -246,10 +267,35 @@ impl WaitQueue {
         }
     }
 
+    /// Records that the store has undone a slot, or that its answer was lost. In the second case
+    /// the slot counts as spent, since it may have been undone.
+    pub(super) const fn record_undone(&mut self) {
+        self.is_undoing = false;
+        // The undone slot was a charge itself. Older slots that were refused because of it may be
+        // next.
+        self.retry_undo();
+    }
+
     /// Records that the store refused to undo a slot, and offers it again.
     pub(super) fn record_refusal(&mut self, slot: TimeSlot, now: Instant, wakers: &mut Wakers) {
-        self.undo.record_refusal(slot.creation_key());
+        self.is_undoing = false;
+        self.refused = Some(slot.creation_key());
         self.offer(slot, now, wakers);
+    }
+
+    /// Lets the refused slots be tried again.
+    pub(super) const fn retry_undo(&mut self) {
+        self.refused = None;
+    }
+
+    /// Whether the refused slot is to be tried again once the pending returns are answered: not if
+    /// that was in vain `MAX_RETRIES` times.
+    pub(super) fn awaits_return(&mut self) -> bool {
+        let before = self.awaited.filter(|(slot, _)| Some(*slot) == self.refused);
+        let times = before.map_or(1, |(_, times)| times.saturating_add(1));
+        // Counted for each slot apart, by its creation: another slot begins at one again.
+        self.awaited = self.refused.map(|slot| (slot, times));
+        times <= MAX_RETRIES
     }
 
     /// Removes the drainable waiters that would run after `end`, and wakes them. Waiters that are
@@ -436,15 +482,6 @@ impl CostClass {
     fn is_free(&self, slot: SlotKey) -> bool {
         self.free().take_while(|free| **free >= slot).any(|free| *free == slot)
     }
-}
-
-/// Why a waiter gets no turn. It has given up its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unserved {
-    /// The limiter was drained, and its turn would have come too late.
-    Drained,
-    /// It has waited for as long as it may.
-    Expired,
 }
 
 /// Wakers to be woken and wakers to be dropped, once the queue is unlocked. Both run code of the
