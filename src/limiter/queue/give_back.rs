@@ -75,7 +75,8 @@ impl QueueRegistry {
                 buckets.push(adjustment.id());
             }
         }
-        for queue in self.find_subsets(&buckets) {
+        let queues = lock(&self.queues).find_subsets(&buckets);
+        for queue in queues {
             let parts = queue.buckets.iter();
             // A queue is skipped if one of its buckets gets nothing back. That also skips queues
             // that were only found because hashes collide, and those on the same name with another
@@ -95,8 +96,8 @@ impl QueueRegistry {
             // One waiter for each time the queue is locked. What it takes is deducted before the
             // next is looked at, so no unit is granted twice; only this call knows of these units,
             // so no other thread can.
-            while let Some(cost) = queue.with(|waiters, wakers| {
-                waiters.grant_returned(|cost, at| covers(cost, adjustments, at), now, wakers)
+            while let Some(cost) = queue.with(|waiters| {
+                waiters.grant_returned(|cost, at| covers(cost, adjustments, at), now)
             }) {
                 for (&index, &units) in indices.iter().zip(&cost) {
                     if let Some(adjustment) = adjustments.get_mut(index) {

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
-use std::thread;
 use std::time::Duration;
+use std::{mem, thread};
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -17,8 +17,8 @@ use super::queue_index::QueueIndex;
 use super::reserved_slot::QueueBucket;
 use super::store_clock::later;
 use super::time_slot::StoreEvent;
-use super::wait_queue::{WaitQueue, Wakers};
-use crate::backend::{Backend, BucketId, Key};
+use super::wait_queue::WaitQueue;
+use crate::backend::{Backend, Key};
 use crate::clock::Timestamp;
 use crate::limiter::lock::lock;
 use crate::limiter::shared_resets::SharedResets;
@@ -28,7 +28,7 @@ use crate::limiter::shared_resets::SharedResets;
 #[derive(Debug)]
 pub(crate) struct QueueRegistry {
     pub(super) backend: Arc<dyn Backend>,
-    queues: Mutex<QueueIndex<SharedQueue>>,
+    pub(super) queues: Mutex<QueueIndex<SharedQueue>>,
     /// The resets of this limiter: no slot that was reserved before one is undone.
     resets: Arc<SharedResets>,
     /// What this process has returned to each bucket.
@@ -69,18 +69,12 @@ impl QueueRegistry {
         concerned.fold(
             Default::default(),
             |(count, longest, left): (usize, Duration, u64), queue| {
-                let (waiting, until, leavers) = queue.with(|waiters, _| waiters.status());
+                let (waiting, until, leavers) = queue.with(|waiters| waiters.status());
                 let wait =
                     until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
                 (count.saturating_add(waiting), longest.max(wait), left.saturating_add(leavers))
             },
         )
-    }
-
-    /// The queues on subsets of these buckets: all of them for up to six buckets, and possibly a
-    /// few others. See [`QueueIndex::find_subsets`].
-    pub(super) fn find_subsets(&self, buckets: &[BucketId<'_>]) -> Vec<Arc<SharedQueue>> {
-        lock(&self.queues).find_subsets(buckets)
     }
 
     /// The queue on these buckets, for a slot that the store has reserved at `now`.
@@ -100,7 +94,7 @@ impl QueueRegistry {
         };
         // `heard` was read before the locks were waited for. A time that includes the wait would
         // show the clocks further apart than they are.
-        queue.with(|waiters, _| waiters.clock.observe(now, heard));
+        queue.with(|waiters| waiters.clock.observe(now, heard));
         queue
     }
 
@@ -140,7 +134,7 @@ impl QueueRegistry {
         self.drained.notify_waiters();
         let queues = lock(&self.queues).all();
         for queue in queues {
-            queue.with(|waiters, wakers| waiters.drain(end, now, wakers));
+            queue.with(|waiters| waiters.drain(end, now));
             queue.undo_free_slots();
         }
     }
@@ -169,14 +163,15 @@ impl SharedQueue {
         Self { backend, registry, resets, buckets, ledgers, waiters }
     }
 
-    /// Runs `work` under the lock of the queue. Wakes its wakers after the lock is released, since
-    /// they may run code that locks the queue again.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&mut WaitQueue, &mut Wakers) -> T) -> T {
-        let mut wakers = Wakers::default();
-        let done = work(&mut lock(&self.waiters), &mut wakers);
-        // `work` has returned and the guard, a temporary, is dropped. `wakers.discard` is dropped
-        // below, also without the lock.
-        wakers.wake.into_iter().for_each(Waker::wake);
+    /// Runs `work` under the lock of the queue. Wakes and drops wakers after the lock is released,
+    /// since they may run code that locks the queue again.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut WaitQueue) -> T) -> T {
+        let (done, wake, _discard) = {
+            let mut waiters = lock(&self.waiters);
+            let done = work(&mut waiters);
+            (done, mem::take(&mut waiters.wake), mem::take(&mut waiters.discard))
+        };
+        wake.into_iter().for_each(Waker::wake);
         done
     }
 }
@@ -187,7 +182,7 @@ impl Drop for SharedQueue {
         if let Some(registry) = self.registry.upgrade() {
             lock(&registry.queues).remove(&self.buckets, self);
         }
-        if let Some(kept_by) = self.with(|waiters, _| waiters.kept_by) {
+        if let Some(kept_by) = self.with(|waiters| waiters.kept_by) {
             self.ledgers.iter().for_each(|ledger| lock(ledger).forget(kept_by));
         }
     }

@@ -46,8 +46,8 @@ impl SharedQueue {
         while let Some(ledger) = ledgers.pop() {
             // The newest first: if the store refuses to undo that one, it would refuse the others.
             while let Some((made, queue)) = { lock(&ledger).take_newest() } {
-                match queue.with(|waiters, _| waiters.newest_free()) {
-                    Some(newest) if newest == made => queue.with(|waiters, _| waiters.retry_undo()),
+                match queue.with(|waiters| waiters.newest_free()) {
+                    Some(newest) if newest == made => queue.with(|waiters| waiters.retry_undo()),
                     // The newest slot of that queue was used since, so another queue may have a
                     // newer one.
                     Some(newest) => {
@@ -72,7 +72,7 @@ impl SharedQueue {
     /// whether the store has undone at least one.
     fn undo_own_slots(self: &Arc<Self>) -> bool {
         let mut has_undone = false;
-        while let Some(slot) = self.with(|waiters, _| waiters.next_to_undo()) {
+        while let Some(slot) = self.with(|waiters| waiters.next_to_undo()) {
             // The slot is out of the queue, and its `undo` allows no other one until this one is
             // recorded. So the queue need not be locked while the store is asked.
             // Read before `expected`. A return that ends in between is counted exactly there, and
@@ -81,7 +81,7 @@ impl SharedQueue {
             let over_counted = self.ledgers.iter().any(|ledger| lock(ledger).has_pending_return());
             let Some(expected) = self.expected(&slot) else {
                 let now = Instant::now();
-                self.with(|waiters, wakers| waiters.record_refusal(slot, now, wakers));
+                self.with(|waiters| waiters.record_refusal(slot, now));
                 continue;
             };
             let taken = slot.taken.clone();
@@ -117,7 +117,7 @@ impl SharedQueue {
 
     /// Notes the newest free slot in the ledgers.
     fn keep_for_retry(self: &Arc<Self>) {
-        let (newest, before) = self.with(|waiters, _| {
+        let (newest, before) = self.with(|waiters| {
             let newest = waiters.newest_free();
             (newest, std::mem::replace(&mut waiters.kept_by, newest))
         });
@@ -137,7 +137,7 @@ impl SharedQueue {
 
     /// Tries the refused slots again, since the buckets have changed.
     pub(super) fn retry_undo(self: &Arc<Self>) {
-        self.with(|waiters, _| waiters.retry_undo());
+        self.with(|waiters| waiters.retry_undo());
         self.undo_free_slots();
     }
 
@@ -171,19 +171,19 @@ impl PendingUndo {
         let is_refused = answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
         if is_refused {
             let queue = &self.queue;
-            let is_awaited = queue.with(|waiters, wakers| {
-                waiters.record_refusal(slot, Instant::now(), wakers);
+            let is_awaited = queue.with(|waiters| {
+                waiters.record_refusal(slot, Instant::now());
                 self.over_counted && waiters.awaits_return()
             });
             // The store may have refused only because it had not carried out a return yet.
             let awaiting = queue.ledgers.iter().map(|ledger| lock(ledger).await_return(queue));
             if is_awaited && !awaiting.fold(false, |any, one| any | one) {
-                queue.with(|waiters, _| waiters.retry_undo());
+                queue.with(|waiters| waiters.retry_undo());
             }
             return false;
         }
         // If no answer came, the slot may have been undone. It is not given to a waiter then.
-        self.queue.with(|waiters, _| waiters.record_undone());
+        self.queue.with(|waiters| waiters.record_undone());
         true
     }
 }
@@ -195,7 +195,7 @@ impl Drop for PendingUndo {
     fn drop(&mut self) {
         if self.slot.take().is_some() {
             // Without this, `is_undoing` would stay set, and the queue would undo nothing more.
-            self.queue.with(|waiters, _| waiters.record_undone());
+            self.queue.with(|waiters| waiters.record_undone());
         }
     }
 }
