@@ -314,13 +314,13 @@ impl RateLimited {
     /// ```
     #[must_use]
     pub fn is_outage(&self) -> bool {
-        matches!(&self.0.cause, RateLimitedCause::Unavailable { error, .. } if error.is_outage())
+        self.error().is_some_and(BackendError::is_outage)
     }
 
     /// Whether the store did not answer in time. It may have taken the tokens.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(&self.0.cause, RateLimitedCause::Unavailable { error, .. } if error.is_timeout())
+        self.error().is_some_and(BackendError::is_timeout)
     }
 
     /// The smallest wait after which the same request is admitted. `None` unless a limit
@@ -346,6 +346,13 @@ impl RateLimited {
             RateLimitedCause::Refused { retry_after, .. } => *retry_after,
             RateLimitedCause::Unavailable { error, .. } => error.retry_after(),
             RateLimitedCause::TooLarge { .. } => None,
+        }
+    }
+
+    fn error(&self) -> Option<&BackendError> {
+        match &self.0.cause {
+            RateLimitedCause::Unavailable { error, .. } => Some(error),
+            _ => None,
         }
     }
 
@@ -404,9 +411,7 @@ impl fmt::Debug for RateLimited {
 
 impl StdError for RateLimited {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &self.0.cause {
-            RateLimitedCause::Unavailable { error, .. } => Some(error),
-            RateLimitedCause::Refused { .. } | RateLimitedCause::TooLarge { .. } => None,
-        }
+        let error: &(dyn StdError + 'static) = self.error()?;
+        Some(error)
     }
 }
