@@ -171,6 +171,7 @@ mod engine;
 mod events;
 mod failure_log;
 mod grant;
+mod handle;
 mod in_flight;
 mod limit;
 mod limit_uses;
@@ -180,7 +181,6 @@ mod lock;
 #[cfg(feature = "memory")]
 mod lone_bucket;
 mod name_table;
-mod observe;
 mod off;
 mod peek;
 mod penalty;
@@ -189,7 +189,6 @@ mod progress;
 mod queue;
 mod random;
 mod rate_limited;
-mod replace;
 mod replacements;
 mod reservation;
 #[cfg(feature = "serde")]
@@ -197,9 +196,7 @@ mod serde;
 mod shared_resets;
 mod snapshot;
 mod too_large;
-mod wait;
 mod waiting;
-mod with_defaults;
 
 // In reading order. The blank lines keep rustfmt from sorting them.
 
@@ -238,7 +235,7 @@ pub(crate) use self::name_table::NameTable;
 pub(crate) use self::permit::Settlement;
 pub(crate) use self::queue::{QueueBucket, ReservedSlot, Unserved, UsedTurn};
 pub(crate) use self::snapshot::{Kept, Level};
-pub(crate) use self::wait::wait_for_turn;
+pub(crate) use self::waiting::wait_for_turn;
 
 pub(crate) mod kit {
     pub use super::name_table::NameTable;

@@ -47,10 +47,10 @@ const CRATES: [(&str, &[&str]); 13] = [
             "limiter/detached.rs",
             // They measure how long requests wait, and how long the store takes.
             "limiter/events/observers.rs",
-            "limiter/observe.rs",
+            "limiter/handle.rs",
             "limiter/line/",
             "limiter/queue/",
-            "limiter/wait.rs",
+            "limiter/waiting.rs",
             // It measures how long a store has not failed.
             "limiter/failure_log.rs",
             "middleware/queued_call.rs",
