@@ -135,12 +135,16 @@ impl Observers {
     /// Must not be called while a lock is held: an observer is code of others.
     pub(in crate::limiter) fn tell(&self, event: impl Fn(&dyn Observer)) {
         let place = std::ptr::from_ref(self).addr();
+        let begun = TOLD.try_with(|told| {
+            let mut told = told.borrow_mut();
+            let is_new = !told.contains(&place);
+            told.extend(is_new.then_some(place));
+            is_new
+        });
         // While the thread ends, it tells without a mark.
-        let is_telling = TOLD.try_with(|told| told.borrow().contains(&place));
-        if is_telling.unwrap_or(false) {
+        if begun == Ok(false) {
             return;
         }
-        let _ = TOLD.try_with(|told| told.borrow_mut().push(place));
         let panics = self.all.iter().filter_map(|observer| {
             // Nothing of ours is borrowed mutably by the call, so nothing is left half done.
             catch_unwind(AssertUnwindSafe(|| event(&**observer))).err()
