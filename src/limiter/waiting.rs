@@ -2,16 +2,16 @@
 //! shutdown.
 
 use std::future::{pending, poll_fn};
-use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::engine::RateLimiter;
 use super::peek::PeekCall;
 use super::progress::BucketCall;
-use super::queue::{QueueRegistry, ReservedSlot, Unserved, later};
+use super::queue::{ReservedSlot, Unserved, later};
 
 impl RateLimiter {
     /// Lets no request wait in a layer's queue for longer than `within`, for a shutdown.
@@ -120,8 +120,8 @@ impl PeekCall<'_> {
     }
 }
 
-/// Waits for the turn of `slot` of any store, and for `jitter` longer. `drained_by` is the registry of the limiter
-/// that can drain it, if one can.
+/// Waits for the turn of `slot` of any store, and for `jitter` longer. `drains` are those of the
+/// limiter that can drain it, if one can: the instant after which no request may wait.
 ///
 /// It gives up at the instant `expires`, unless the turn has come by then. That has to be before the
 /// instant that the caller was told, and is `None` if the turn comes before it anyway.
@@ -130,14 +130,13 @@ impl PeekCall<'_> {
 pub(crate) async fn wait_for_turn(
     mut slot: Box<dyn ReservedSlot>,
     jitter: Duration,
-    drained_by: Option<Arc<QueueRegistry>>,
+    mut drains: Option<watch::Receiver<Option<Instant>>>,
     expires: Option<Instant>,
 ) -> Result<Box<dyn ReservedSlot>, Unserved> {
-    let drain_end = || drained_by.as_ref()?.drain_instant();
-    let turn = slot.enter(drained_by.is_some());
+    let turn = slot.enter(drains.is_some());
     // A waiter that enters after the drain is in none of the queues that the drain has visited, so it
-    // reads the deadline itself.
-    if drain_end().is_some_and(|end| end < turn) {
+    // reads the instant itself.
+    if drains.as_ref().and_then(|drains| *drains.borrow()).is_some_and(|end| end < turn) {
         return Err(Unserved::Drained);
     }
     let (mut timer, mut has_checked) = (None, false);
@@ -174,13 +173,18 @@ pub(crate) async fn wait_for_turn(
     let until = later(Instant::now(), jitter);
     let until = expires.map_or(until, |end| end.min(until));
     loop {
-        // Made before the deadline is read: it completes with any drain from here on. In the other
-        // order, a drain in between would be missed.
-        let drained = drained_by.as_ref().map(|registry| registry.drained());
-        let drained =
-            async { if let Some(drained) = drained { drained.await } else { pending().await } };
-        let end = drain_end().map_or(until, |end| end.min(until));
-        // The limiter may be drained again with an earlier deadline.
+        let drain_end = drains.as_ref().and_then(|drains| *drains.borrow());
+        let end = drain_end.map_or(until, |end| end.min(until));
+        // The limiter may be drained meanwhile, and again with an earlier instant. None is missed: it
+        // completes with any drain since the last one that it has seen.
+        let drained = async {
+            if let Some(drains) = &mut drains
+                && drains.changed().await.is_ok()
+            {
+                return;
+            }
+            pending().await
+        };
         if timeout_at(end, drained).await.is_err() {
             return Ok(slot);
         }

@@ -106,7 +106,7 @@
 //! ```
 //!
 //! A thread that holds one of these locks takes only locks to the right of it. The other locks
-//! (`QueueRegistry::drain_deadline`) are taken alone. No lock is held while the store is called, nor
+//! (`QueueRegistry::drain_end`) are taken alone. No lock is held while the store is called, nor
 //! while a waker is woken or dropped: both run code of other crates, which may call this queue again.
 //!
 //! In memory, the shards of the store are locked in ascending order, then the state of a waiter.
@@ -133,7 +133,6 @@
 mod give_back;
 mod held_slot;
 mod ledger;
-mod queue_index;
 mod registry;
 mod reserved_slot;
 mod store_clock;
