@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use super::Limit;
 use super::complete_answer::CompleteAnswer;
-use super::defaults::Speech;
 use super::demand::{Demand, Mode};
 use super::detached::BoxedAnswer;
 use super::engine::RateLimiter;
@@ -18,7 +17,7 @@ use super::limit::{LimitError, LimitProblem};
 use super::permit::Grants;
 use super::rate_limited::RateLimited;
 use super::replacements::MAX_VERSIONS;
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, Speech};
 use crate::algebra::Verdict;
 use crate::backend::{Answer, Applied, BackendError, OnFailure};
 use crate::quota::Quota;

@@ -164,7 +164,6 @@ mod cold_drop;
 mod complete_answer;
 mod debtors;
 mod decide;
-mod defaults;
 mod demand;
 mod detached;
 mod engine;
@@ -225,7 +224,6 @@ pub use self::events::{Decision, Observer, Outcome, QueueChange, StoreHealth};
 pub(crate) use self::block_after::{BlockAfter, refusals_to_count};
 pub(crate) use self::complete_answer::CompleteAnswer;
 pub(crate) use self::decide::{Asked, Asking, Decided, Place};
-pub(crate) use self::defaults::Speech;
 pub(crate) use self::demand::{Demand, Mode, units_of};
 pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::events::{DecisionSource, QueueStay, QueueStep};
@@ -234,7 +232,7 @@ pub(crate) use self::limit_uses::LimitUse;
 pub(crate) use self::name_table::NameTable;
 pub(crate) use self::permit::Settlement;
 pub(crate) use self::queue::{QueueBucket, ReservedSlot, Unserved, UsedTurn};
-pub(crate) use self::snapshot::{Kept, Level};
+pub(crate) use self::snapshot::{Kept, Level, Speech};
 pub(crate) use self::waiting::wait_for_turn;
 
 pub(crate) mod kit {

@@ -4,8 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-use super::defaults::Speech;
-use super::snapshot::{Level, Snapshot};
+use super::snapshot::{Level, Snapshot, Speech};
 use super::{Limit, Outcome, too_large};
 use crate::algebra::Terms;
 use crate::backend::BackendError;
