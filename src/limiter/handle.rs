@@ -14,12 +14,13 @@ use super::engine::RateLimiter;
 use super::events::{Observer, Observers, StoreHealth};
 use super::failure_log::Undecided;
 use super::limit::{LimitError, LimitProblem};
+use super::off::Off;
 use super::permit::Grants;
 use super::rate_limited::RateLimited;
 use super::replacements::MAX_VERSIONS;
 use super::snapshot::{Snapshot, Speech};
 use crate::algebra::Verdict;
-use crate::backend::{Answer, Applied, BackendError, OnFailure};
+use crate::backend::{Applied, BackendError, OnFailure};
 use crate::quota::Quota;
 
 /// Defaults for the calls and the layers of a limiter.
@@ -344,13 +345,9 @@ impl RateLimiter {
         let owned: Vec<_> = demands.iter().map(free).collect();
         // Without a look whether the cost fits: nothing does where a quota grants nothing.
         let charges: Vec<_> = owned.iter().map(|demand| demand.charge_of(0, Mode::Take)).collect();
-        let Answer::Ready(answer) = off.backend().apply(&charges) else {
-            return Err(self.unavailable(limit, BackendError::incomplete()));
-        };
-        drop(charges);
+        let applied = Off::default().apply_free(&charges);
         let unavailable = |error| self.unavailable(limit, error);
-        let answer = answer.and_then(|applied| CompleteAnswer::new(&owned, applied));
-        let answer = answer.map_err(unavailable)?;
+        let answer = CompleteAnswer::new(&owned, applied).map_err(unavailable)?;
         let grants = Grants::new(off, answer.grants(owned.into_iter()), answer.at());
         grants.ok_or_else(|| unavailable(BackendError::incomplete()))
     }
