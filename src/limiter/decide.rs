@@ -15,7 +15,7 @@ use super::complete_answer::CompleteAnswer;
 use super::demand::{Demand, Mode, draw_all_shards};
 use super::detached::{BoxedAnswer, DetachOnDrop};
 use super::engine::RateLimiter;
-use super::events::{DecisionSource, Outcome, QueueStay, Report};
+use super::events::{DecisionSource, Outcome, QueueStay};
 use super::failure_log::Undecided;
 use super::grant::Grant;
 #[cfg(feature = "memory")]
@@ -284,7 +284,7 @@ impl RateLimiter {
         error: RateLimited,
     ) -> Decided {
         if let Some(observers) = self.observers() {
-            Report::too_large(asking.source, demands, &error).tell(observers);
+            observers.tell_too_large(asking.source, demands, &error);
         }
         if !asking.is_shadow() {
             self.uses().note_unfit(&error);
@@ -313,7 +313,7 @@ impl RateLimiter {
         }
         if let Some(observers) = self.observers() {
             let outcome = if passes { Outcome::Uncounted } else { Outcome::Unavailable };
-            Report::undecided(asking.source, demands, outcome).tell(observers);
+            observers.tell_undecided(asking.source, demands, outcome);
         }
         if passes { Decided::Uncounted } else { Decided::Failed(error) }
     }
@@ -328,7 +328,7 @@ impl RateLimiter {
         denied: Option<Outcome>,
     ) {
         if let Some(observers) = self.observers() {
-            Report::answered(asking.source, demands, answer, denied).tell(observers);
+            observers.tell_answer(asking.source, demands, answer, denied);
         }
     }
 

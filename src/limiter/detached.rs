@@ -1,6 +1,6 @@
 //! Answers that must take effect even if the caller has gone.
 
-use std::fmt;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -13,6 +13,7 @@ pub(crate) type BoxedAnswer<T> = Pin<Box<dyn Future<Output = Result<T, BackendEr
 /// The task runs on the tokio runtime in which the answer is dropped. Outside of a runtime, the
 /// answer is dropped and its effect may be lost. It is for answers that must be acted on:
 /// reservations to be given up, tokens that come back.
+#[derive(Debug)]
 pub(crate) struct DetachOnDrop<T: Send + 'static>(Option<Answer<T>>);
 
 impl<T: Send + 'static> DetachOnDrop<T> {
@@ -53,11 +54,45 @@ impl<T: Send + 'static> Drop for DetachOnDrop<T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for DetachOnDrop<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Some(Answer::Pending(_)) => "DetachOnDrop(pending)",
-            _ => "DetachOnDrop(ready)",
-        })
+/// Asks a store, and has `note` read its answer as soon as it is there, and whether it came at once.
+///
+/// `note` runs in any case. It reads `None` if the store has failed, if its client panicked, or if the
+/// answer is dropped before it has arrived, as when the runtime is shut down.
+pub(super) fn noted<T: Send + 'static>(
+    ask: impl FnOnce() -> Answer<T>,
+    note: impl FnOnce(Option<&T>, bool) + Send + 'static,
+) -> Answer<T> {
+    // Made before the store is asked, which may panic.
+    let mut note = Note { note: Some(note), of: PhantomData };
+    match ask() {
+        Answer::Ready(answer) => {
+            note.read(answer.as_ref().ok(), true);
+            Answer::Ready(answer)
+        }
+        Answer::Pending(answer) => Answer::pending(async move {
+            let answer = answer.await;
+            note.read(answer.as_ref().ok(), false);
+            answer
+        }),
+    }
+}
+
+struct Note<T, F: FnOnce(Option<&T>, bool)> {
+    /// `None` once it has run.
+    note: Option<F>,
+    of: PhantomData<fn(&T)>,
+}
+
+impl<T, F: FnOnce(Option<&T>, bool)> Note<T, F> {
+    fn read(&mut self, answer: Option<&T>, at_once: bool) {
+        if let Some(note) = self.note.take() {
+            note(answer, at_once);
+        }
+    }
+}
+
+impl<T, F: FnOnce(Option<&T>, bool)> Drop for Note<T, F> {
+    fn drop(&mut self) {
+        self.read(None, false);
     }
 }

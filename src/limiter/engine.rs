@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
-use super::defaults::Defaults;
+use super::events::Observers;
 use super::failure_log::FailureLog;
 use super::limit_uses::LimitUses;
 use super::off::Off;
@@ -16,9 +16,12 @@ use super::queue::QueueRegistry;
 use super::random::Random;
 use super::replacements::Replacements;
 use super::shared_resets::SharedResets;
+use super::snapshot::Speech;
 #[cfg(feature = "memory")]
 use crate::backend::Memory;
-use crate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Origin, OwnedAdjustment};
+use crate::backend::{
+    Adjustment, Answer, Applied, Backend, BucketId, OnFailure, Origin, OwnedAdjustment,
+};
 
 /// Decides, for each request, whether its work may run now.
 ///
@@ -70,6 +73,16 @@ struct LimiterState {
     defaults: Defaults,
     /// The limiter that admits everything in place of this one, once it was needed.
     off: OnceLock<RateLimiter>,
+}
+
+/// What its calls and layers do unless they say otherwise. Handles may differ in that.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Defaults {
+    pub(super) on_failure: OnFailure,
+    pub(super) speech: Speech,
+    /// Whether the limiter admits everything and counts nothing.
+    pub(super) is_off: bool,
+    pub(super) observers: Option<Arc<Observers>>,
 }
 
 impl RateLimiter {

@@ -52,10 +52,8 @@ struct FailureState {
 pub(crate) enum Undecided {
     /// A request that was admitted or refused for the failure.
     Request(OnFailure),
-    /// A fallback has admitted a request.
-    AdmittedByFallback,
-    /// A fallback has refused a request.
-    RefusedByFallback,
+    /// A request that a fallback has admitted or refused.
+    Fallback(OnFailure),
     /// A shadow. It admits and refuses no request.
     Shadow,
     /// It decides about no request: a look, a settlement or a change by an operator.
@@ -156,13 +154,11 @@ impl FailureState {
     /// Counts what became of a call, while a failure lasts.
     fn count(&mut self, call: Undecided) {
         let count = match call {
-            Undecided::Request(OnFailure::Admit) | Undecided::AdmittedByFallback => {
+            Undecided::Shadow | Undecided::Call => return,
+            Undecided::Request(OnFailure::Admit) | Undecided::Fallback(OnFailure::Admit) => {
                 &mut self.admitted
             }
-            Undecided::Request(OnFailure::Refuse) | Undecided::RefusedByFallback => {
-                &mut self.refused
-            }
-            Undecided::Shadow | Undecided::Call => return,
+            Undecided::Request(_) | Undecided::Fallback(_) => &mut self.refused,
         };
         *count = count.saturating_add(1);
     }
@@ -174,7 +170,7 @@ impl Undecided {
         match self {
             Self::Request(on_failure) => Some(on_failure),
             Self::Call => Some(OnFailure::Refuse),
-            Self::AdmittedByFallback | Self::RefusedByFallback | Self::Shadow => None,
+            Self::Fallback(_) | Self::Shadow => None,
         }
     }
 }
@@ -195,44 +191,29 @@ impl FailureKind {
     /// The kind of a failure. One in a transaction has none: each transaction has a limiter of its
     /// own, so each would be the first.
     const fn of(error: &BackendError) -> Option<Self> {
-        let (lasts, line) = if error.is_outage() {
+        let line = if error.is_outage() {
             // Some limits may pass meanwhile, others be refused, and others fall back. So the line
             // says nothing of what becomes of requests, and the one at the end counts them.
-            (
-                true,
-                "the backend is unavailable, and a fallback or `OnFailure` decides (logged once \
-                 until the backend recovers)",
-            )
+            "the backend is unavailable, and a fallback or `OnFailure` decides (logged once until \
+             the backend recovers)"
         } else if error.is_full() {
-            (
-                true,
-                "the backend is full, and requests that it has no room for are not admitted \
-                 (logged once until the backend recovers)",
-            )
+            "the backend is full, and requests that it has no room for are not admitted (logged \
+             once until the backend recovers)"
         } else if error.is_misconfigured() {
-            (
-                true,
-                "the backend is misconfigured, and requests are not admitted (logged once until \
-                 the backend recovers)",
-            )
+            "the backend is misconfigured, and requests are not admitted (logged once until the \
+             backend recovers)"
         } else if error.is_overload() {
-            (
-                false,
-                "decisions miss their deadline before they are sent, and their requests are not \
-                 admitted (logged once)",
-            )
+            "decisions miss their deadline before they are sent, and their requests are not \
+             admitted (logged once)"
         } else if error.is_in_transaction() {
             return None;
         } else if error.is_timeout() {
-            (
-                false,
-                "decisions wait for locks until their deadline, and their requests are not \
-                 admitted (logged once)",
-            )
+            "decisions wait for locks until their deadline, and their requests are not admitted \
+             (logged once)"
         } else {
-            (false, "the backend can never decide a request, and it is not admitted (logged once)")
+            "the backend can never decide a request, and it is not admitted (logged once)"
         };
-        Some(Self { lasts, line })
+        Some(Self { lasts: error.is_outage() || error.is_full() || error.is_misconfigured(), line })
     }
 }
 
@@ -289,7 +270,7 @@ mod tests {
             let (mut begun, mut ended, mut sum) = (Vec::new(), Vec::new(), [0, 0]);
             for round in 0..2_000 {
                 let call = match round % 2 {
-                    0 => Undecided::AdmittedByFallback,
+                    0 => Undecided::Fallback(OnFailure::Admit),
                     _ => Undecided::Request(OnFailure::Refuse),
                 };
                 let (outage, is_first) = failure(&log.record(&LIMIT, &errors[0], call));

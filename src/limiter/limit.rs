@@ -163,14 +163,14 @@ impl Limit {
         let name = name.into();
         let inline = LimitName::inline(&name).filter(|_| is_name(&name));
         let Some(inline) = inline else {
-            return Err(LimitError { name, problem: LimitProblem::Name });
+            return Err(LimitError::new(name, LimitProblem::Name));
         };
         match Bucket::of_shard(&quota) {
             Ok(bucket) => {
                 let head = LimitHead::new(&name);
                 Ok(Self { name: inline, head, quota, bucket })
             }
-            Err(error) => Err(LimitError { name, problem: LimitProblem::Quota(error) }),
+            Err(error) => Err(LimitError::new(name, LimitProblem::Quota(error))),
         }
     }
 
@@ -338,19 +338,14 @@ impl From<&Limit> for Limit {
 #[derive(Clone, Debug)]
 pub struct LimitError {
     name: Arc<str>,
+    /// The quota that was to take the place of that of the limit.
+    replacement: Option<Box<Quota>>,
     problem: LimitProblem,
 }
 
 #[derive(Clone, Debug)]
-enum LimitProblem {
+pub(super) enum LimitProblem {
     Name,
-    Quota(QuotaError),
-    Replace(Box<Quota>, ReplaceCause),
-}
-
-/// Why a quota cannot take the place of another one.
-#[derive(Clone, Debug)]
-pub(super) enum ReplaceCause {
     Quota(QuotaError),
     /// The limiter has had so many quotas.
     TooManyVersions(usize),
@@ -359,9 +354,12 @@ pub(super) enum ReplaceCause {
 }
 
 impl LimitError {
-    pub(super) fn replace(limit: &Limit, quota: Quota, cause: ReplaceCause) -> Self {
-        let problem = LimitProblem::Replace(Box::new(quota), cause);
-        Self { name: limit.name().into(), problem }
+    const fn new(name: Arc<str>, problem: LimitProblem) -> Self {
+        Self { name, replacement: None, problem }
+    }
+
+    pub(super) fn replace(limit: &Limit, quota: Quota, problem: LimitProblem) -> Self {
+        Self { name: limit.name().into(), replacement: Some(Box::new(quota)), problem }
     }
 }
 
@@ -372,28 +370,26 @@ impl fmt::Display for LimitError {
             shown.push('…');
         }
         write!(f, "limit {shown:?} ")?;
+        if let Some(quota) = &self.replacement {
+            write!(f, "keeps its quota, and cannot take {quota}")?;
+        }
         match &self.problem {
+            LimitProblem::Quota(_) if self.replacement.is_some() => Ok(()),
             LimitProblem::Quota(_) => f.write_str("has an invalid quota"),
             LimitProblem::Name => write!(
                 f,
                 "has an invalid name of {} bytes (use 1 to {MAX_NAME} printable ASCII characters)",
                 self.name.len()
             ),
-            LimitProblem::Replace(quota, cause) => {
-                write!(f, "keeps its quota, and cannot take {quota}")?;
-                match cause {
-                    ReplaceCause::Quota(_) => Ok(()),
-                    ReplaceCause::TooManyVersions(most) => write!(
-                        f,
-                        ": this limiter has had {most} different quotas, the most that it \
-                         can (round computed numbers, or make another limiter)"
-                    ),
-                    ReplaceCause::CountsOther => f.write_str(
-                        ": what its keys have used counts requests in flight for one of them, and \
-                         requests in a time for the other (use a limit of another name)",
-                    ),
-                }
-            }
+            LimitProblem::TooManyVersions(most) => write!(
+                f,
+                ": this limiter has had {most} different quotas, the most that it can (round \
+                 computed numbers, or make another limiter)"
+            ),
+            LimitProblem::CountsOther => f.write_str(
+                ": what its keys have used counts requests in flight for one of them, and requests \
+                 in a time for the other (use a limit of another name)",
+            ),
         }
     }
 }
@@ -401,10 +397,8 @@ impl fmt::Display for LimitError {
 impl std::error::Error for LimitError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.problem {
-            LimitProblem::Quota(error) | LimitProblem::Replace(_, ReplaceCause::Quota(error)) => {
-                Some(error)
-            }
-            LimitProblem::Name | LimitProblem::Replace(..) => None,
+            LimitProblem::Quota(error) => Some(error),
+            _ => None,
         }
     }
 }

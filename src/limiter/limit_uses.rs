@@ -135,11 +135,6 @@ impl UsesByName {
         }
         (new, differing)
     }
-
-    /// How layers use the limits of a name.
-    fn of(&self, name: &str) -> impl Iterator<Item = Arc<LimitUse>> {
-        self.uses.get(name).into_iter().flatten().filter_map(Weak::upgrade)
-    }
 }
 
 impl LimitUses {
@@ -153,8 +148,22 @@ impl LimitUses {
     /// returned for as long as it exists.
     pub(crate) fn enter(&self, new: LimitUse, current: &Limit) -> Arc<LimitUse> {
         let (entered, differing) = lock(&self.uses).enter(new);
-        if let Some(other) = differing {
-            self.log_different_numbers(&entered.limit, &other);
+        #[cfg(feature = "tracing")]
+        if let Some(other) = differing
+            && self.logged.different_numbers.is_first(entered.limit.name())
+        {
+            let warning = "this limit has other numbers in another layer, and both share its \
+                           buckets: a client that one layer refuses may be admitted by the other, \
+                           and sees two policies of one name (use one `Limit` in both layers, or \
+                           rename one; for plans of clients, use `limit_with` in each layer; if \
+                           this layer replaces the other one, nothing is wrong)";
+            tracing::warn!(
+                limit = entered.limit.name(),
+                numbers = %entered.limit.quota(),
+                other = %other.quota(),
+                warning,
+                "possible misconfiguration (logged once)"
+            );
         }
         if let Some(why) = entered.refuses_all(current) {
             self.log_refuses_all(current, &why);
@@ -194,7 +203,8 @@ impl LimitUses {
         if !cfg!(feature = "tracing") {
             return;
         }
-        let users: Vec<_> = lock(&self.uses).of(of.name()).collect();
+        let users = lock(&self.uses).uses.get(of.name()).cloned().unwrap_or_default();
+        let users: Vec<_> = users.iter().filter_map(Weak::upgrade).collect();
         let why = match &*users {
             // Used in calls alone, of which those of a limit without capacity are to reserve.
             [] if numbers.quota().get_capacity() > 0 => explain_cost(numbers, 1, Terms::AT_ONCE),
@@ -245,26 +255,6 @@ impl LimitUses {
                            if the last one is meant, nothing is wrong)";
             tracing::warn!(
                 limit = limit.name(),
-                warning,
-                "possible misconfiguration (logged once)"
-            );
-        }
-    }
-
-    fn log_different_numbers(&self, limit: &Limit, other: &Limit) {
-        #[cfg(feature = "tracing")]
-        if self.logged.different_numbers.is_first(limit.name()) {
-            let numbers = limit.quota();
-            let other = other.quota();
-            let warning = "this limit has other numbers in another layer, and both share its \
-                           buckets: a client that one layer refuses may be admitted by the other, \
-                           and sees two policies of one name (use one `Limit` in both layers, or \
-                           rename one; for plans of clients, use `limit_with` in each layer; if \
-                           this layer replaces the other one, nothing is wrong)";
-            tracing::warn!(
-                limit = limit.name(),
-                %numbers,
-                %other,
                 warning,
                 "possible misconfiguration (logged once)"
             );

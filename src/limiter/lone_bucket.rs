@@ -9,7 +9,7 @@ use super::complete_answer::CompleteAnswer;
 use super::decide::{Asking, Decided};
 use super::demand::{Demand, Demands, Mode};
 use super::engine::RateLimiter;
-use super::events::{DecisionSource, Report};
+use super::events::DecisionSource;
 use super::permit::Permit;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, wait_of};
@@ -133,7 +133,7 @@ fn answer<'l>(
 #[inline(never)]
 fn tell(limiter: &RateLimiter, limit: &Limit, cost: u64, reading: Reading) {
     if let Some(observers) = limiter.observers() {
-        Report::of_reading(DecisionSource::Handler, limit, cost, &reading).tell(observers);
+        observers.tell_reading(DecisionSource::Handler, limit, cost, &reading);
     }
 }
 

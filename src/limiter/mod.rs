@@ -164,13 +164,13 @@ mod cold_drop;
 mod complete_answer;
 mod debtors;
 mod decide;
-mod defaults;
 mod demand;
 mod detached;
 mod engine;
 mod events;
 mod failure_log;
 mod grant;
+mod handle;
 mod in_flight;
 mod limit;
 mod limit_uses;
@@ -180,7 +180,6 @@ mod lock;
 #[cfg(feature = "memory")]
 mod lone_bucket;
 mod name_table;
-mod observe;
 mod off;
 mod peek;
 mod penalty;
@@ -189,7 +188,6 @@ mod progress;
 mod queue;
 mod random;
 mod rate_limited;
-mod replace;
 mod replacements;
 mod reservation;
 #[cfg(feature = "serde")]
@@ -197,9 +195,7 @@ mod serde;
 mod shared_resets;
 mod snapshot;
 mod too_large;
-mod wait;
 mod waiting;
-mod with_defaults;
 
 // In reading order. The blank lines keep rustfmt from sorting them.
 
@@ -228,17 +224,16 @@ pub use self::events::{Decision, Observer, Outcome, QueueChange, StoreHealth};
 pub(crate) use self::block_after::{BlockAfter, refusals_to_count};
 pub(crate) use self::complete_answer::CompleteAnswer;
 pub(crate) use self::decide::{Asked, Asking, Decided, Place};
-pub(crate) use self::defaults::Speech;
 pub(crate) use self::demand::{Demand, Mode, units_of};
 pub(crate) use self::detached::DetachOnDrop;
-pub(crate) use self::events::{DecisionSource, QueueStay, QueueStep, Report};
+pub(crate) use self::events::{DecisionSource, QueueStay, QueueStep};
 pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUse;
 pub(crate) use self::name_table::NameTable;
 pub(crate) use self::permit::Settlement;
 pub(crate) use self::queue::{QueueBucket, ReservedSlot, Unserved, UsedTurn};
-pub(crate) use self::snapshot::{Kept, Level};
-pub(crate) use self::wait::wait_for_turn;
+pub(crate) use self::snapshot::{Kept, Level, Speech};
+pub(crate) use self::waiting::wait_for_turn;
 
 pub(crate) mod kit {
     pub use super::name_table::NameTable;

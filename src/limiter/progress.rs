@@ -94,8 +94,11 @@ impl<T> BucketCall<'_, T> {
     pub(super) fn begin_counting(&mut self) -> Result<(), RateLimited> {
         if let Progress::New = self.progress {
             self.limit = self.limiter.counting(self.limit);
-            let countable = self.limiter.check_countable(self.limit);
-            return countable.inspect_err(|_| self.progress = Progress::Done);
+            if self.limit.quota().is_none() && !self.limiter.is_off() {
+                self.progress = Progress::Done;
+                let refused = RateLimited::refused_for_good(self.limit, 0);
+                return Err(refused.with_speech(self.limiter.speech()));
+            }
         }
         Ok(())
     }

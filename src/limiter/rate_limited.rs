@@ -1,11 +1,10 @@
 //! The one error of all calls.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::time::Duration;
+use std::{fmt, slice};
 
-use super::defaults::Speech;
-use super::snapshot::{Level, Snapshot};
+use super::snapshot::{Level, Snapshot, Speech};
 use super::{Limit, Outcome, too_large};
 use crate::algebra::Terms;
 use crate::backend::BackendError;
@@ -65,7 +64,9 @@ struct RateLimitedInner {
 enum RateLimitedCause {
     /// Without a time to retry if the limit grants nothing.
     Refused {
-        by: RefusalSnapshots,
+        first: Snapshot,
+        /// All that refused, if it is not only the first.
+        all: Option<Box<[Snapshot]>>,
         retry_after: Option<Duration>,
     },
     TooLarge {
@@ -79,29 +80,6 @@ enum RateLimitedCause {
     },
 }
 
-/// How the limits that refused stand. A single one needs no allocation of its own.
-#[derive(Clone, Debug)]
-enum RefusalSnapshots {
-    One([Snapshot; 1]),
-    Several { first: Limit, snapshots: Vec<Snapshot> },
-}
-
-impl RefusalSnapshots {
-    fn as_slice(&self) -> &[Snapshot] {
-        match self {
-            Self::One(one) => one,
-            Self::Several { snapshots, .. } => snapshots,
-        }
-    }
-
-    fn limit(&self) -> &Limit {
-        match self {
-            Self::One([snapshot]) => snapshot.limit(),
-            Self::Several { first, .. } => first,
-        }
-    }
-}
-
 impl RateLimited {
     /// A refusal by one limit.
     #[inline]
@@ -111,7 +89,8 @@ impl RateLimited {
             Box::new_uninit(),
             RateLimitedInner {
                 cause: RateLimitedCause::Refused {
-                    by: RefusalSnapshots::One([Snapshot::new(limit, level)]),
+                    first: Snapshot::new(limit, level),
+                    all: None,
                     retry_after,
                 },
                 speech: Speech::default(),
@@ -125,14 +104,9 @@ impl RateLimited {
         retry_after: Option<Duration>,
     ) -> Option<Self> {
         let (first, second) = (snapshots.next()?, snapshots.next());
-        let by = match second {
-            None => RefusalSnapshots::One([first]),
-            Some(second) => RefusalSnapshots::Several {
-                first: first.limit().clone(),
-                snapshots: [first, second].into_iter().chain(snapshots).collect(),
-            },
-        };
-        Some(Self::from_cause(RateLimitedCause::Refused { by, retry_after }))
+        let several = |second| [first.clone(), second].into_iter().chain(snapshots).collect();
+        let all = second.map(several);
+        Some(Self::from_cause(RateLimitedCause::Refused { first, all, retry_after }))
     }
 
     /// The error of a cost that the limit can never grant on these terms: it is too large, or the
@@ -148,8 +122,8 @@ impl RateLimited {
     /// A refusal by a limit that grants nothing. No store is asked for it.
     #[cold]
     pub(super) fn refused_for_good(limit: &Limit, cost: u64) -> Self {
-        let by = RefusalSnapshots::One([Snapshot::of_nothing(limit, cost)]);
-        Self::from_cause(RateLimitedCause::Refused { by, retry_after: None })
+        let (first, all) = (Snapshot::of_nothing(limit, cost), None);
+        Self::from_cause(RateLimitedCause::Refused { first, all, retry_after: None })
     }
 
     #[cold]
@@ -264,9 +238,7 @@ impl RateLimited {
     pub(super) fn cost(&self) -> u64 {
         match &self.0.cause {
             RateLimitedCause::TooLarge { cost, .. } => *cost,
-            RateLimitedCause::Refused { by, .. } => {
-                by.as_slice().first().map_or(0, |snapshot| snapshot.cost())
-            }
+            RateLimitedCause::Refused { first, .. } => first.cost(),
             RateLimitedCause::Unavailable { .. } => 0,
         }
     }
@@ -314,13 +286,13 @@ impl RateLimited {
     /// ```
     #[must_use]
     pub fn is_outage(&self) -> bool {
-        matches!(&self.0.cause, RateLimitedCause::Unavailable { error, .. } if error.is_outage())
+        self.error().is_some_and(BackendError::is_outage)
     }
 
     /// Whether the store did not answer in time. It may have taken the tokens.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(&self.0.cause, RateLimitedCause::Unavailable { error, .. } if error.is_timeout())
+        self.error().is_some_and(BackendError::is_timeout)
     }
 
     /// The smallest wait after which the same request is admitted. `None` unless a limit
@@ -349,11 +321,18 @@ impl RateLimited {
         }
     }
 
+    fn error(&self) -> Option<&BackendError> {
+        match &self.0.cause {
+            RateLimitedCause::Unavailable { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+
     /// The limit that refused, or about which there was no decision; of several limits, the first.
     #[must_use]
     pub fn limit(&self) -> &Limit {
         match &self.0.cause {
-            RateLimitedCause::Refused { by, .. } => by.limit(),
+            RateLimitedCause::Refused { first, .. } => first.limit(),
             RateLimitedCause::TooLarge { limit, .. }
             | RateLimitedCause::Unavailable { limit, .. } => limit,
         }
@@ -363,7 +342,9 @@ impl RateLimited {
     #[must_use]
     pub fn snapshots(&self) -> &[Snapshot] {
         match &self.0.cause {
-            RateLimitedCause::Refused { by, .. } => by.as_slice(),
+            RateLimitedCause::Refused { first, all, .. } => {
+                all.as_deref().unwrap_or(slice::from_ref(first))
+            }
             RateLimitedCause::TooLarge { .. } | RateLimitedCause::Unavailable { .. } => &[],
         }
     }
@@ -372,16 +353,16 @@ impl RateLimited {
 impl fmt::Display for RateLimited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.cause {
-            RateLimitedCause::Refused { by, retry_after } => {
+            RateLimitedCause::Refused { first, retry_after, .. } => {
                 f.write_str("refused by limit ")?;
-                for (index, snapshot) in by.as_slice().iter().enumerate() {
+                for (index, snapshot) in self.snapshots().iter().enumerate() {
                     let separator = if index == 0 { "" } else { ", " };
                     write!(f, "{separator}`{}`", snapshot.limit().name())?;
                 }
                 match retry_after {
                     Some(retry_after) => write!(f, " (retry after {retry_after:?})"),
-                    None if by.limit().quota().is_none() => {
-                        write!(f, " (it grants nothing: {})", by.limit().quota())
+                    None if first.limit().quota().is_none() => {
+                        write!(f, " (it grants nothing: {})", first.limit().quota())
                     }
                     None => f.write_str(" (retry when a request in flight has ended)"),
                 }
@@ -404,9 +385,7 @@ impl fmt::Debug for RateLimited {
 
 impl StdError for RateLimited {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match &self.0.cause {
-            RateLimitedCause::Unavailable { error, .. } => Some(error),
-            RateLimitedCause::Refused { .. } | RateLimitedCause::TooLarge { .. } => None,
-        }
+        let error: &(dyn StdError + 'static) = self.error()?;
+        Some(error)
     }
 }

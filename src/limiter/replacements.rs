@@ -131,7 +131,7 @@ impl Replacements {
             None => self.entry(of)?,
         };
         let before = entry.current().map_or_else(|| of.clone(), |before| Limit::clone(before));
-        let index = if is_own { 0 } else { entry.version(new, &mut kept)? };
+        let index = entry.version(new, &mut kept)?;
         // A decision that sees the index sees the version, too.
         entry.in_force.store(index, Ordering::Release);
         self.count.fetch_add(1, Ordering::Release);
@@ -150,11 +150,7 @@ impl Replacements {
 
     /// The entry of a limit, if there is one.
     fn existing(&self, of: &Limit) -> Option<&ReplacedLimit> {
-        let mut entry = self.limits.get(of.name())?;
-        while !entry.is_of(of) {
-            entry = entry.next.get()?;
-        }
-        Some(entry)
+        self.limits.get(of.name())?.and_next().find(|entry| entry.is_of(of))
     }
 
     /// The entry of a limit, which is added if there is none. The caller holds the lock.
@@ -191,32 +187,27 @@ impl ReplacedLimit {
     }
 
     fn current(&self) -> Option<&Arc<Limit>> {
-        let index = self.in_force.load(Ordering::Acquire).checked_sub(1)?;
-        self.slot(index)?.get()
+        self.slot(self.in_force.load(Ordering::Acquire))?.get()
     }
 
     /// The limit itself, and all its versions.
     fn all(&self) -> impl Iterator<Item = &Limit> {
-        let versions = (0..).map_while(|index| self.slot(index)?.get());
+        let versions = (1..).map_while(|index| self.slot(index)?.get());
         std::iter::once(&self.of).chain(versions.map(|version| &**version))
     }
 
-    /// The index of a version, counted from one. It is added if there is none.
+    /// The index of a version in [`all`](Self::all). It is added if there is none.
     fn version(&self, new: Limit, kept: &mut usize) -> Option<usize> {
-        let mut count = 0_usize;
-        while let Some(version) = self.slot(count).and_then(VersionSlot::get) {
-            count = count.saturating_add(1);
-            if **version == new {
-                return Some(count);
-            }
+        if let Some(known) = self.all().position(|known| *known == new) {
+            return Some(known);
         }
         if *kept >= MAX_VERSIONS {
             return None;
         }
-        let slot = self.slot_or_new(count)?;
-        slot.get_or_init(|| Arc::new(new.into_version()));
+        let index = self.all().count();
+        self.slot_or_new(index)?.get_or_init(|| Arc::new(new.into_version()));
         *kept = kept.saturating_add(1);
-        Some(count.saturating_add(1))
+        Some(index)
     }
 
     /// The slot of a version, if its chunk is there.
@@ -233,13 +224,12 @@ impl ReplacedLimit {
     }
 }
 
-/// The chunk of an index, and the place in it: 0 is in the first chunk, 1 and 2 in the second, 3 to 6
-/// in the third.
+/// The chunk of the version with this index, and the place in it: 1 is in the first chunk, 2 and 3 in
+/// the second, 4 to 7 in the third. 0 is the limit itself.
 fn place(index: usize) -> Option<(usize, usize)> {
-    let number = index.checked_add(1)?;
-    let chunk = number.ilog2();
+    let chunk = index.checked_ilog2()?;
     let first = 1_usize.checked_shl(chunk)?;
-    Some((usize::try_from(chunk).ok()?, number.checked_sub(first)?))
+    Some((usize::try_from(chunk).ok()?, index.checked_sub(first)?))
 }
 
 impl fmt::Debug for Replacements {
@@ -270,12 +260,12 @@ mod tests {
     #[test]
     fn indices_fill_chunks_that_double() {
         let mut expected = (0, 0);
-        for index in 0..(1 << 12) {
+        for index in 1..(1 << 12) {
             assert_eq!(place(index), Some(expected), "{index}");
             let (chunk, place) = expected;
             expected = if place + 1 == 1 << chunk { (chunk + 1, 0) } else { (chunk, place + 1) };
         }
-        assert_eq!(place(usize::MAX), None);
+        assert_eq!(place(0), None);
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! Reservations: leave to run the work at a known instant.
 
 use std::borrow::Borrow;
-use std::future::pending;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::future::{pending, poll_fn};
+use std::task::{Poll, ready};
 use std::time::Duration;
 use std::{iter, mem};
 
@@ -17,7 +16,7 @@ use super::permit::{Grants, Permit, Settle, Settlement};
 use super::queue::{HeldSlot, ReservedSlot};
 use super::rate_limited::RateLimited;
 use super::snapshot::Snapshot;
-use super::wait::wait_for_turn;
+use super::waiting::wait_for_turn;
 use crate::backend::{BackendError, Origin};
 use crate::clock::Timestamp;
 
@@ -182,7 +181,7 @@ impl Reservation {
     #[doc(alias("wait_until_ready", "until_ready"))]
     #[must_use = "dropping it cancels the reservation"]
     pub fn ready(self) -> impl Future<Output = Permit<'static>> + Send + Unpin {
-        Ready(Some(Box::pin(async move {
+        let mut waiting = Some(Box::pin(async move {
             let ReservationInner { mut grants, slot, waits, jitter, stay } = *self.0;
             if !waits {
                 slot.into_iter().for_each(|slot| slot.keep(&mut grants.iter_mut()));
@@ -197,7 +196,14 @@ impl Reservation {
                 }
             }
             grants.into_permit()
-        })))
+        }));
+        poll_fn(move |cx| {
+            // A future that has completed stays pending.
+            let Some(future) = &mut waiting else { return Poll::Pending };
+            let permit = ready!(future.as_mut().poll(cx));
+            waiting = None;
+            Poll::Ready(permit)
+        })
     }
 
     /// Keeps the reservation without waiting, for work that is planned for its instant.
@@ -248,20 +254,5 @@ impl Drop for HeldGrants {
             // Not awaited: it completes by itself.
             drop(Settle::new(limiter, first, rest.iter(), Settlement::All(0)));
         }
-    }
-}
-
-/// The future of [`Reservation::ready`].
-struct Ready(Option<Pin<Box<dyn Future<Output = Permit<'static>> + Send>>>);
-
-impl Future for Ready {
-    type Output = Permit<'static>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit<'static>> {
-        // A future that has completed stays pending.
-        let Some(waiting) = &mut self.0 else { return Poll::Pending };
-        let permit = ready!(waiting.as_mut().poll(cx));
-        self.0 = None;
-        Poll::Ready(permit)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use smallvec::SmallVec;
 
+use super::detached::noted;
 use super::lock::lock;
 use crate::backend::{Adjustment, Answer, BucketId, ResetLog, ResetMark};
 
@@ -60,42 +61,22 @@ impl SharedResets {
         }
     }
 
-    /// Asks a store to reset these buckets, and records the reset before and after.
+    /// Asks a store to reset these buckets, and records the reset before and after, also if its answer
+    /// is lost.
     pub(super) fn record_around(
         self: &Arc<Self>,
         ids: &[BucketId<'_>],
         ask: impl FnOnce() -> Answer<()>,
     ) -> Answer<()> {
-        let buckets = ids.iter().map(|id| self.hasher.hash_one(id)).collect();
-        let reset = PendingReset { resets: Arc::clone(self), buckets };
-        reset.record();
-        match ask() {
-            ready @ Answer::Ready(_) => ready,
-            Answer::Pending(answer) => Answer::pending(async move {
-                let answer = answer.await;
-                drop(reset);
-                answer
-            }),
-        }
+        let buckets = ids.iter().map(|id| self.hasher.hash_one(id));
+        let (resets, buckets) = (Arc::clone(self), buckets.collect::<SmallVec<[u64; 2]>>());
+        resets.record(&buckets);
+        noted(ask, move |_, _| resets.record(&buckets))
     }
-}
 
-/// Records a reset again when it is dropped: the store has answered, or the call was dropped.
-struct PendingReset {
-    resets: Arc<SharedResets>,
-    buckets: SmallVec<[u64; 2]>,
-}
-
-impl PendingReset {
-    fn record(&self) {
-        let mut log = lock(&self.resets.log);
-        self.resets.is_used.store(true, Ordering::Release);
-        self.buckets.iter().for_each(|&bucket| log.record(bucket));
-    }
-}
-
-impl Drop for PendingReset {
-    fn drop(&mut self) {
-        self.record();
+    fn record(&self, buckets: &[u64]) {
+        let mut log = lock(&self.log);
+        self.is_used.store(true, Ordering::Release);
+        buckets.iter().for_each(|&bucket| log.record(bucket));
     }
 }

@@ -1,10 +1,10 @@
 //! How a limit stands for a key.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Limit;
-use super::defaults::Speech;
 use crate::algebra::{State, Tokens, Units, Verdict};
 use crate::backend::{BucketRecord, Reading};
 use crate::clock::{Timestamp, machine_time};
@@ -362,5 +362,38 @@ impl Snapshot {
         let quota = self.limit.quota();
         (!quota.is_none() && !quota.is_in_flight())
             .then(|| self.window_end().unwrap_or_else(|| self.full_at()))
+    }
+}
+
+/// How a limiter speaks to clients: header fields and the wording of refusals. Only the middleware
+/// knows them, so here they have no type.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Speech {
+    style: Option<Arc<dyn Any + Send + Sync>>,
+    /// Whether clients are not shown how limits stand, since no store has decided.
+    is_silent: bool,
+}
+
+impl Speech {
+    /// The same with another style. What is silent stays so.
+    pub(crate) fn with_style(&self, style: impl Any + Send + Sync) -> Self {
+        Self { style: Some(Arc::new(style)), is_silent: self.is_silent }
+    }
+
+    pub(super) const fn is_default(&self) -> bool {
+        self.style.is_none() && !self.is_silent
+    }
+
+    /// The same, for what no store has decided.
+    pub(super) fn silenced(&self) -> Self {
+        Self { style: self.style.clone(), is_silent: true }
+    }
+
+    pub(crate) const fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
+    pub(crate) fn get<T: Any>(&self) -> Option<&T> {
+        self.style.as_deref()?.downcast_ref()
     }
 }

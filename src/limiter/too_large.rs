@@ -1,6 +1,6 @@
 //! The message about a cost that can never fit: what the limit can grant, and the way out.
 
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Write};
 use std::time::Duration;
 
 use super::Limit;
@@ -8,11 +8,17 @@ use crate::algebra::{Terms, Units};
 
 pub(super) fn explain(limit: &Limit, cost: u64, terms: Terms, f: &mut dyn Write) -> fmt::Result {
     write!(f, "cost of {cost} can never fit limit `{}` (", limit.name())?;
-    match (only_queues(limit, terms), limit.is_in_shards()) {
-        (true, _) => f.write_str(ONLY_QUEUES),
-        (false, true) => explain_shards(limit, terms, f),
-        (false, false) => explain_bucket(limit, terms, f),
-    }?;
+    if limit.quota().get_capacity() == 0 && terms.floor() >= 0 {
+        // It saves no tokens, so it refuses all work that does not wait.
+        f.write_str(
+            "its capacity is 0, so each request has to wait for its tokens: use `queue` on the \
+             layer or `reserve` on the call, or raise its capacity",
+        )?;
+    } else if limit.is_in_shards() {
+        explain_shards(limit, terms, f)?;
+    } else {
+        explain_bucket(limit, terms, f)?;
+    }
     f.write_str(")")
 }
 
@@ -26,31 +32,16 @@ pub fn explain_cost(limit: &Limit, cost: u64, terms: Terms) -> Option<String> {
     (is_mistake && explain(limit, cost, terms, &mut text).is_ok()).then_some(text)
 }
 
-/// Whether a limit saves no tokens, so that it refuses all work that does not wait.
-fn only_queues(limit: &Limit, terms: Terms) -> bool {
-    limit.quota().get_capacity() == 0 && matches!(DebtBound::new(limit, terms), DebtBound::None)
-}
-
-const ONLY_QUEUES: &str = "its capacity is 0, so each request has to wait for its tokens: use \
-                           `queue` on the layer or `reserve` on the call, or raise its capacity";
-
 /// What a limit of one bucket can grant on these terms, and the way out.
 fn explain_bucket(limit: &Limit, terms: Terms, f: &mut dyn Write) -> fmt::Result {
     write!(f, "it holds at most {}", limit.quota().get_capacity())?;
-    match DebtBound::new(limit, terms) {
-        DebtBound::None => f.write_str(": ask for less, or raise its capacity"),
-        DebtBound::Tokens(most) => {
-            write!(f, " and reserves at most {}", limit.bucket().tokens(most))?;
-            if terms.max_wait() < u64::MAX {
-                write!(f, ", for at most {:?}", longest(terms))?;
-            }
-            f.write_str(": ask for less, wait for longer, or raise these")
-        }
-        DebtBound::Time => {
-            write!(f, " and reserves for at most {:?}", longest(terms))?;
-            f.write_str(": ask for less, wait for longer, or raise its capacity")
-        }
-    }
+    let (most, wait) = debt_bounds(limit, terms);
+    explain_debt(" and reserves", most.map(|most| limit.bucket().tokens(most)), wait, f)?;
+    f.write_str(match (most, wait) {
+        (None, None) => ": ask for less, or raise its capacity",
+        (None, Some(_)) => ": ask for less, wait for longer, or raise its capacity",
+        (Some(_), _) => ": ask for less, wait for longer, or raise these",
+    })
 }
 
 /// The same for a limit in shards. A request gets two of them.
@@ -66,27 +57,25 @@ fn explain_shards(limit: &Limit, terms: Terms, f: &mut dyn Write) -> fmt::Result
             write!(f, ", {both} together")?;
         }
     }
-    let debt = DebtBound::new(limit, terms);
-    let reserve = if quota.get_shards() == 2 { "reserve" } else { "reserves" };
-    match debt {
-        DebtBound::None => {}
-        DebtBound::Tokens(most) => {
-            let (each, both) = each_and_both(most);
-            write!(f, ", and {reserve} at most {each} of each, {both} together")?;
-            if terms.max_wait() < u64::MAX {
-                write!(f, ", for at most {:?}", longest(terms))?;
-            }
-        }
-        DebtBound::Time => write!(f, ", and {reserve} for at most {:?}", longest(terms))?,
-    }
+    let (most, wait) = debt_bounds(limit, terms);
+    let both = most.map(|most| {
+        let (each, both) = each_and_both(most);
+        format!("{each} of each, {both} together")
+    });
+    explain_debt(
+        if quota.get_shards() == 2 { ", and reserve" } else { ", and reserves" },
+        both,
+        wait,
+        f,
+    )?;
     f.write_str(": ask for less, ")?;
-    if !matches!(debt, DebtBound::None) && terms.max_wait() < u64::MAX {
+    if wait.is_some() {
         f.write_str("wait for longer, ")?;
     }
     if quota.get_shards() > 2 {
         f.write_str("use fewer shards, ")?;
     }
-    if matches!(debt, DebtBound::Tokens(_)) {
+    if most.is_some() {
         f.write_str("raise max_reserved, ")?;
     }
     // If the user has set no capacity, it is the rate.
@@ -96,25 +85,26 @@ fn explain_shards(limit: &Limit, terms: Terms, f: &mut dyn Write) -> fmt::Result
     })
 }
 
-const fn longest(terms: Terms) -> Duration {
-    Duration::from_micros(terms.max_wait())
+/// What bounds the debt of a reservation: units, and the longest wait. Neither if there is none.
+fn debt_bounds(limit: &Limit, terms: Terms) -> (Option<Units>, Option<Duration>) {
+    if terms.floor() >= 0 {
+        return (None, None);
+    }
+    let wait = Some(terms.max_wait()).filter(|&wait| wait < u64::MAX).map(Duration::from_micros);
+    let is_by_time = limit.quota().get_max_reserved().is_none() && wait.is_some();
+    ((!is_by_time).then(|| terms.floor().saturating_neg()), wait)
 }
 
-/// What bounds the debt of a reservation.
-#[derive(Clone, Copy)]
-enum DebtBound {
-    None,
-    Tokens(Units),
-    /// Only the longest wait does.
-    Time,
-}
-
-impl DebtBound {
-    fn new(limit: &Limit, terms: Terms) -> Self {
-        match limit.quota().get_max_reserved() {
-            _ if terms.floor() >= 0 => Self::None,
-            None if terms.max_wait() < u64::MAX => Self::Time,
-            _ => Self::Tokens(terms.floor().saturating_neg()),
-        }
+fn explain_debt(
+    reserves: &str,
+    most: Option<impl Display>,
+    wait: Option<Duration>,
+    f: &mut dyn Write,
+) -> fmt::Result {
+    match (most, wait) {
+        (None, None) => Ok(()),
+        (None, Some(wait)) => write!(f, "{reserves} for at most {wait:?}"),
+        (Some(most), None) => write!(f, "{reserves} at most {most}"),
+        (Some(most), Some(wait)) => write!(f, "{reserves} at most {most}, for at most {wait:?}"),
     }
 }

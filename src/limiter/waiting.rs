@@ -1,10 +1,17 @@
-//! How many requests wait for a limit, and the end of all waiting for a shutdown.
+//! The wait of a reservation, how many requests wait for a limit, and the end of all waiting for a
+//! shutdown.
 
+use std::future::{pending, poll_fn};
+use std::task::{Poll, ready};
 use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::engine::RateLimiter;
 use super::peek::PeekCall;
 use super::progress::BucketCall;
+use super::queue::{ReservedSlot, Unserved, later};
 
 impl RateLimiter {
     /// Lets no request wait in a layer's queue for longer than `within`, for a shutdown.
@@ -112,3 +119,77 @@ impl PeekCall<'_> {
         limiter.queues().status(limit.name(), key)
     }
 }
+
+/// Waits for the turn of `slot` of any store, and for `jitter` longer. `drains` are those of the
+/// limiter that can drain it, if one can: the instant after which no request may wait.
+///
+/// It gives up at the instant `expires`, unless the turn has come by then. That has to be before the
+/// instant that the caller was told, and is `None` if the turn comes before it anyway.
+///
+/// Dropping the future before it completes cancels the reservation.
+pub(crate) async fn wait_for_turn(
+    mut slot: Box<dyn ReservedSlot>,
+    jitter: Duration,
+    mut drains: Option<watch::Receiver<Option<Instant>>>,
+    expires: Option<Instant>,
+) -> Result<Box<dyn ReservedSlot>, Unserved> {
+    let turn = slot.enter(drains.is_some());
+    // A waiter that enters after the drain is in none of the queues that the drain has visited, so it
+    // reads the instant itself.
+    if drains.as_ref().and_then(|drains| *drains.borrow()).is_some_and(|end| end < turn) {
+        return Err(Unserved::Drained);
+    }
+    let (mut timer, mut has_checked) = (None, false);
+    poll_fn(|cx| {
+        loop {
+            let Some(until) = slot.poll(cx)? else { return Poll::Ready(Ok(())) };
+            // Only after the poll, which grants what is due: if the turn comes at this very instant,
+            // the work runs.
+            if expires.is_some_and(|end| end <= Instant::now()) {
+                return Poll::Ready(Err(Unserved::Expired));
+            }
+            let until = expires.map_or(until, |end| end.min(until));
+            // The timer has fired, but the store's clock has not reached the instant. Polling again at
+            // once would be a busy loop.
+            let again = Instant::now().checked_add(RECHECK_INTERVAL).filter(|_| has_checked);
+            let until = again.map_or(until, |again| again.max(until));
+            has_checked = false;
+            let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
+            if timer.deadline() != until {
+                timer.as_mut().reset(until);
+            }
+            ready!(timer.as_mut().poll(cx));
+            // At the instant that it was told, and not when it gives up before that.
+            if expires.is_none() {
+                slot.grant();
+            }
+            has_checked = true;
+        }
+    })
+    .await?;
+    if jitter.is_zero() {
+        return Ok(slot);
+    }
+    let until = later(Instant::now(), jitter);
+    let until = expires.map_or(until, |end| end.min(until));
+    loop {
+        let drain_end = drains.as_ref().and_then(|drains| *drains.borrow());
+        let end = drain_end.map_or(until, |end| end.min(until));
+        // The limiter may be drained meanwhile, and again with an earlier instant. None is missed: it
+        // completes with any drain since the last one that it has seen.
+        let drained = async {
+            if let Some(drains) = &mut drains
+                && drains.changed().await.is_ok()
+            {
+                return;
+            }
+            pending().await
+        };
+        if timeout_at(end, drained).await.is_err() {
+            return Ok(slot);
+        }
+    }
+}
+
+/// How long a waiter waits before it polls again, if its instant has come and its turn has not.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(1);

@@ -22,7 +22,6 @@ use crate::fields::ForeignFields;
 use crate::key::Head;
 use crate::limiter::{
     Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, Grant, Mode, Outcome, Place,
-    Report,
 };
 
 /// The decision about a request, with the reason or the response if it is rejected.
@@ -97,7 +96,7 @@ fn tell_unasked(plan: &Plan, planned: &PlannedRule, outcome: Outcome) {
     if let Some(observers) = plan.limiter.observers() {
         let is_enforced = planned.rule.is_enforced_on_some();
         let source = if is_enforced { DecisionSource::Layer } else { DecisionSource::Shadow };
-        Report::unasked(source, &planned.rule.limit, outcome).tell(observers);
+        observers.tell_unasked(source, &planned.rule.limit, outcome);
     }
 }
 

@@ -153,7 +153,7 @@ impl RequestLedger {
     pub(super) fn stand(&self, levels: &[(&QueueBucket, Level)]) {
         for entry in &mut self.entries().charges {
             let is_of = |part: &QueueBucket| {
-                part.limit().name() == entry.grant.limit().name() && *part.key() == entry.grant.key
+                part.limit.name() == entry.grant.limit().name() && part.key == entry.grant.key
             };
             if let Some((_, level)) = levels.iter().find(|(part, _)| is_of(part)) {
                 entry.level = Level { cost: entry.level.cost, ..*level };

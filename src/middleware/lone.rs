@@ -16,7 +16,7 @@ use super::reject::{TOO_MANY, render_lone, render_refusal};
 use crate::algebra::{Terms, Units, Verdict};
 use crate::backend::{Applied, Charge, Key, Memory, Reading, UnknownBucket};
 use crate::key::{Extracted, Head, KeyError};
-use crate::limiter::{CompleteAnswer, DecisionSource, Level, Limit, Report, units_of};
+use crate::limiter::{CompleteAnswer, DecisionSource, Level, Limit, units_of};
 
 /// Decides about a request: by the first rule, if that is the only one.
 // Not inlined, so it is compiled once and not for each service. What few requests need has functions
@@ -153,6 +153,6 @@ fn decide_keyless(
 fn tell(plan: &Plan, limit: &Limit, cost: Option<u64>, reading: Reading) {
     if let Some(observers) = plan.limiter.observers() {
         let (source, cost) = (DecisionSource::Layer, cost.unwrap_or(1));
-        Report::of_reading(source, limit, cost, &reading).tell(observers);
+        observers.tell_reading(source, limit, cost, &reading);
     }
 }

@@ -69,8 +69,8 @@ pub(super) fn wait(
     let (plan, since) = (Arc::clone(plan), Instant::now());
     Box::pin(async move {
         let expires = waiter.patience.as_ref().and_then(|one| since.checked_add(one.max_wait));
-        let drained_by = Some(Arc::clone(plan.limiter.queues()));
-        let unserved = match wait_for_turn(slot, jitter, drained_by, expires).await {
+        let drains = Some(plan.limiter.queues().drain_end());
+        let unserved = match wait_for_turn(slot, jitter, drains, expires).await {
             Ok(turn) => return Ok(Box::new(QueuedTurn { turn, since, waiter })),
             Err(unserved) => unserved,
         };
@@ -143,7 +143,7 @@ impl QueuedTurn {
                 ledger.stand(&levels);
             }
             let members = levels.iter();
-            plan.fields_of(members.map(|(part, level)| (part.limit(), part.key(), *level)))
+            plan.fields_of(members.map(|(part, level)| (&*part.limit, &part.key, *level)))
         });
         (future, OnResponse::new(fields, timing, ledger))
     }
@@ -159,7 +159,7 @@ fn levels_at_turn<'t>(plan: &Plan, turn: &'t UsedTurn) -> Vec<(&'t QueueBucket, 
             levels.push((part, Level::admitted(*state, 1, turn.at)));
         }
     }
-    levels.sort_by_key(|(part, _)| plan.position(part.limit().name()));
+    levels.sort_by_key(|(part, _)| plan.position(part.limit.name()));
     levels
 }
 

@@ -46,11 +46,11 @@ const CRATES: [(&str, &[&str]); 13] = [
             "clock/",
             "limiter/detached.rs",
             // They measure how long requests wait, and how long the store takes.
-            "limiter/events/queue_stay.rs",
-            "limiter/observe.rs",
+            "limiter/events/observers.rs",
+            "limiter/handle.rs",
             "limiter/line/",
             "limiter/queue/",
-            "limiter/wait.rs",
+            "limiter/waiting.rs",
             // It measures how long a store has not failed.
             "limiter/failure_log.rs",
             "middleware/queued_call.rs",

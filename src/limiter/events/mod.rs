@@ -12,20 +12,15 @@
 //! the decisions stands for the request ([`Decision::is_main`]).
 
 mod decision;
-mod observer;
 mod observers;
 mod queue_change;
-mod queue_stay;
 mod report;
 mod store_health;
 
 pub(crate) use self::decision::DecisionSource;
 pub use self::decision::{Decision, Outcome};
-pub use self::observer::Observer;
+pub use self::observers::Observer;
+pub(crate) use self::observers::{Observers, QueueStay};
 pub use self::queue_change::QueueChange;
 pub(crate) use self::queue_change::QueueStep;
 pub use self::store_health::StoreHealth;
-
-pub(crate) use self::observers::Observers;
-pub(crate) use self::queue_stay::QueueStay;
-pub(crate) use self::report::Report;

@@ -3,6 +3,7 @@
 #![cfg_attr(not(feature = "memory"), allow(dead_code, reason = "used for one bucket in memory"))]
 
 use std::borrow::Borrow;
+use std::iter;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -17,45 +18,34 @@ use crate::limiter::demand::Demand;
 use crate::limiter::rate_limited::RateLimited;
 use crate::limiter::snapshot::wait_of;
 
-/// The decisions about a request, which are told together: which of them is the main one is known
-/// only when all of them are.
-pub(crate) struct Report<'a> {
-    source: DecisionSource,
-    decisions: SmallVec<[Decision<'a>; 4]>,
-}
-
-impl<'a> Report<'a> {
-    fn new(source: DecisionSource) -> Self {
-        Self { source, decisions: SmallVec::new() }
+impl Observers {
+    /// Tells of one limit, for which the store was not asked.
+    pub(crate) fn tell_unasked(&self, source: DecisionSource, limit: &Limit, outcome: Outcome) {
+        self.tell_request(source, iter::once((limit, 0, outcome, None)));
     }
 
-    /// One limit, for which the store was not asked.
-    pub(crate) fn unasked(source: DecisionSource, limit: &'a Limit, outcome: Outcome) -> Self {
-        Self::of_one(source, limit, 0, outcome, None)
-    }
-
-    /// Demands that the store has not decided.
-    pub(crate) fn undecided<L: Borrow<Limit>>(
+    /// Tells of demands that the store has not decided.
+    pub(crate) fn tell_undecided<L: Borrow<Limit>>(
+        &self,
         source: DecisionSource,
-        demands: &'a [Demand<L>],
+        demands: &[Demand<L>],
         outcome: Outcome,
-    ) -> Self {
-        let mut report = Self::new(source);
-        demands.iter().for_each(|one| report.add(one.limit(), one.cost, outcome, None));
-        report
+    ) {
+        let decisions = demands.iter().map(|one| (one.limit(), one.cost, outcome, None));
+        self.tell_request(source, decisions);
     }
 
-    /// A complete answer of the store. If the request was denied, `denied` is the outcome of the
-    /// limits that denied it.
-    pub(crate) fn answered<L: Borrow<Limit>>(
+    /// Tells of a complete answer of the store. If the request was denied, `denied` is the outcome of
+    /// the limits that denied it.
+    pub(crate) fn tell_answer<L: Borrow<Limit>>(
+        &self,
         source: DecisionSource,
-        demands: &'a [Demand<L>],
-        answer: &'a CompleteAnswer,
+        demands: &[Demand<L>],
+        answer: &CompleteAnswer,
         denied: Option<Outcome>,
-    ) -> Self {
-        let mut report = Self::new(source);
+    ) {
         let verdict = answer.verdict();
-        for (demand, level) in answer.levels(demands) {
+        let decisions = answer.levels(demands).map(|(demand, level)| {
             let outcome = match (denied, level.verdict) {
                 (None, Verdict::Reserved) => Outcome::Reserved,
                 (None, _) => Outcome::Admitted,
@@ -63,45 +53,35 @@ impl<'a> Report<'a> {
                 (Some(denied), own) if own == verdict => denied,
                 (Some(_), _) => Outcome::NotTaken,
             };
-            report.add(demand.limit(), demand.cost, outcome, level.wait);
-        }
-        report
+            (demand.limit(), demand.cost, outcome, level.wait)
+        });
+        self.tell_request(source, decisions);
     }
 
-    /// One demand that its only bucket has answered.
-    pub(crate) fn of_reading(
+    /// Tells of one demand that its only bucket has answered.
+    pub(crate) fn tell_reading(
+        &self,
         source: DecisionSource,
-        limit: &'a Limit,
+        limit: &Limit,
         cost: u64,
         reading: &Reading,
-    ) -> Self {
+    ) {
         let outcome = match reading.verdict() {
             Verdict::Admitted => Outcome::Admitted,
             Verdict::Reserved | Verdict::Refused => Outcome::Refused,
         };
         let wait = wait_of(limit, reading.verdict(), reading.wait());
-        Self::of_one(source, limit, cost, outcome, wait)
+        self.tell_request(source, iter::once((limit, cost, outcome, wait)));
     }
 
-    fn of_one(
+    /// Tells of demands of which one costs more than its limit can ever grant, alone or with those
+    /// before it on the same buckets, or is on a limit that grants nothing.
+    pub(crate) fn tell_too_large<L: Borrow<Limit>>(
+        &self,
         source: DecisionSource,
-        limit: &'a Limit,
-        cost: u64,
-        outcome: Outcome,
-        wait: Option<Duration>,
-    ) -> Self {
-        let mut report = Self::new(source);
-        report.add(limit, cost, outcome, wait);
-        report
-    }
-
-    /// Demands of which one costs more than its limit can ever grant, alone or with those before it
-    /// on the same buckets, or is on a limit that grants nothing.
-    pub(crate) fn too_large<L: Borrow<Limit>>(
-        source: DecisionSource,
-        demands: &'a [Demand<L>],
+        demands: &[Demand<L>],
         error: &RateLimited,
-    ) -> Self {
+    ) {
         let outcome = if error.is_too_large() { Outcome::TooLarge } else { Outcome::Refused };
         let is_denied = |nth: usize, demand: &Demand<L>| {
             let is_before =
@@ -110,30 +90,33 @@ impl<'a> Report<'a> {
             let all = before.fold(demand.cost, |all, one| all.saturating_add(one.cost));
             demand.limit() == error.limit() && [demand.cost, all].contains(&error.cost())
         };
-        let mut denied = (demands.iter().enumerate()).position(|(nth, one)| is_denied(nth, one));
-        let mut report = Self::new(source);
-        for (nth, demand) in demands.iter().enumerate() {
-            let is_it = denied.take_if(|denied| *denied == nth).is_some();
-            let outcome = if is_it { outcome } else { Outcome::NotTaken };
-            report.add(demand.limit(), demand.cost, outcome, None);
-        }
-        report
+        let denied = (demands.iter().enumerate()).position(|(nth, one)| is_denied(nth, one));
+        let decisions = demands.iter().enumerate().map(|(nth, demand)| {
+            let outcome = if Some(nth) == denied { outcome } else { Outcome::NotTaken };
+            (demand.limit(), demand.cost, outcome, None)
+        });
+        self.tell_request(source, decisions);
     }
 
-    fn add(&mut self, limit: &'a Limit, cost: u64, outcome: Outcome, wait: Option<Duration>) {
-        let source = self.source;
-        self.decisions.push(Decision { limit, outcome, source, cost, wait, is_main: false });
-    }
-
-    /// Tells all decisions.
-    pub(crate) fn tell(mut self, observers: &Observers) {
+    /// Tells of all limits of a request, each with its cost, outcome and wait. Together, as which of
+    /// the decisions is the main one is known only when all of them are.
+    fn tell_request<'a>(
+        &self,
+        source: DecisionSource,
+        limits: impl Iterator<Item = (&'a Limit, u64, Outcome, Option<Duration>)>,
+    ) {
+        let decisions = limits.map(|(limit, cost, outcome, wait)| {
+            let is_main = false;
+            Decision { limit, outcome, source, cost, wait, is_main }
+        });
+        let mut decisions: SmallVec<[Decision<'_>; 4]> = decisions.collect();
         let weight = |decision: &Decision<'_>| (decision.outcome.weight(), decision.wait);
         // Of equals the first, which is what `max_by_key` returns from the back.
-        if let Some(main) = self.decisions.iter_mut().rev().max_by_key(|one| weight(one)) {
+        if let Some(main) = decisions.iter_mut().rev().max_by_key(|one| weight(one)) {
             main.is_main = true;
         }
-        for decision in &self.decisions {
-            observers.tell(|observer| observer.on_decision(decision));
+        for decision in &decisions {
+            self.tell(|observer| observer.on_decision(decision));
         }
     }
 }

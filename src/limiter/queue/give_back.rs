@@ -11,20 +11,20 @@
 //! waiter, so all of it goes to the store: the second waiter must not overtake. A return of 4
 //! grants both.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::bucket_set::QueueBucket;
 use super::ledger::Ledger;
 use super::registry::{QueueRegistry, SharedQueue};
+use super::reserved_slot::QueueBucket;
 use super::time_slot::{Cost, StoreEvent};
 use crate::algebra::{Bucket, Units, Verdict};
 use crate::backend::{Adjustment, Answer, Applied, BucketId, Change};
 use crate::clock::Timestamp;
-use crate::limiter::detached::DetachOnDrop;
+use crate::limiter::detached::{DetachOnDrop, noted};
 use crate::limiter::lock::lock;
 
 impl QueueRegistry {
@@ -40,31 +40,22 @@ impl QueueRegistry {
         // Before the store is asked. Units that had reached the bucket could be taken by a newcomer
         // of any process, ahead of the waiters here.
         self.grant_waiters(adjustments);
-        let registry = Arc::downgrade(self);
-        let mut returning = PendingReturns { registry, returns: SmallVec::new() };
+        let (registry, mut returns) = (Arc::downgrade(self), SmallVec::<[PendingReturn; 2]>::new());
         for adjustment in adjustments.iter() {
             let units = adjustment.change().returns_at_most();
             if units > 0 {
-                let ledger = self.ledgers.get(adjustment.id());
+                let ledger = lock(&self.ledgers).get(adjustment.id());
                 // At its most, whatever the store will say, and before it is asked: an undo of
                 // another thread that reads the ledger from here on expects at least what the
                 // bucket holds.
                 lock(&ledger).begin_return(units);
-                let (bucket, change) = (*adjustment.bucket(), adjustment.change());
-                returning.returns.push(PendingReturn { ledger, bucket, change });
+                returns.push((ledger, *adjustment.bucket(), adjustment.change()));
             }
         }
-        match self.backend.adjust(adjustments) {
-            Answer::Ready(answer) => {
-                returning.finish(answer.as_ref().ok(), true);
-                Answer::Ready(answer)
-            }
-            Answer::Pending(answer) => Answer::pending(async move {
-                let answer = answer.await;
-                returning.finish(answer.as_ref().ok(), false);
-                answer
-            }),
-        }
+        noted(
+            || self.backend.adjust(adjustments),
+            move |answer, at_once| end_returns(registry.upgrade(), &returns, answer, at_once),
+        )
     }
 
     /// Grants the first waiters what the adjustments return, and deducts it from these.
@@ -76,7 +67,8 @@ impl QueueRegistry {
                 buckets.push(adjustment.id());
             }
         }
-        for queue in self.find_subsets(&buckets) {
+        let queues = lock(&self.queues).find_subsets(&buckets);
+        for queue in queues {
             let parts = queue.buckets.iter();
             // A queue is skipped if one of its buckets gets nothing back. That also skips queues
             // that were only found because hashes collide, and those on the same name with another
@@ -96,8 +88,8 @@ impl QueueRegistry {
             // One waiter for each time the queue is locked. What it takes is deducted before the
             // next is looked at, so no unit is granted twice; only this call knows of these units,
             // so no other thread can.
-            while let Some(cost) = queue.with(|waiters, wakers| {
-                waiters.grant_returned(|cost, at| covers(cost, adjustments, at), now, wakers)
+            while let Some(cost) = queue.with(|waiters| {
+                waiters.grant_returned(|cost, at| covers(cost, adjustments, at), now)
             }) {
                 for (&index, &units) in indices.iter().zip(&cost) {
                     if let Some(adjustment) = adjustments.get_mut(index) {
@@ -151,47 +143,31 @@ fn certain_return(adjustment: &Adjustment<'_>, at: Timestamp) -> Units {
 /// How far the store's clock may be ahead of what this process knows.
 const CLOCK_MARGIN: Duration = Duration::from_secs(1);
 
-/// Returns that the store was asked for and has not answered.
-struct PendingReturns {
-    registry: Weak<QueueRegistry>,
-    /// Empty once the answer was recorded.
-    returns: SmallVec<[PendingReturn; 2]>,
-}
+/// A return to a bucket. The ledger counts it at its most until it is answered.
+type PendingReturn = (Arc<Mutex<Ledger<SharedQueue>>>, Bucket, Change);
 
-struct PendingReturn {
-    ledger: Arc<Mutex<Ledger<SharedQueue>>>,
-    bucket: Bucket,
-    /// The ledger counts it at its most until then.
-    change: Change,
-}
-
-impl PendingReturns {
-    fn finish(&mut self, answer: Option<&Applied>, at_once: bool) {
-        // Taken out, so that the destructor, which runs after this as well, records nothing twice.
-        let returns = std::mem::take(&mut self.returns);
-        let (registry, heard) = (self.registry.upgrade(), Instant::now());
-        for PendingReturn { ledger, bucket, change } in &returns {
-            let number = registry.as_ref().map_or(0, |registry| registry.number());
-            let thread = at_once.then(|| std::thread::current().id());
-            // A refusal returned nothing, but its answer is as good as one of zero: the ledger
-            // stops counting the most.
-            let returned = answer.map(|applied| {
-                let is_made = applied.verdict() != Verdict::Refused;
-                let returned = if is_made { change.returns(bucket, applied.now()) } else { 0 };
-                (StoreEvent { at: applied.now(), number, thread, heard }, returned)
-            });
-            lock(ledger).end_return(change.returns_at_most(), returned, heard);
-        }
-        // After all ledgers have the answers: a queue on two of these buckets would otherwise ask
-        // with the one number too large, and be refused again.
-        let queues = returns.iter().flat_map(|one| lock(&one.ledger).take_awaiting());
-        queues.for_each(|queue| queue.retry_undo());
+/// Records the store's answer about these returns, or that none comes.
+fn end_returns(
+    registry: Option<Arc<QueueRegistry>>,
+    returns: &[PendingReturn],
+    answer: Option<&Applied>,
+    at_once: bool,
+) {
+    let heard = Instant::now();
+    for (ledger, bucket, change) in returns {
+        let number = registry.as_ref().map_or(0, |registry| registry.number());
+        let thread = at_once.then(|| std::thread::current().id());
+        // A refusal returned nothing, but its answer is as good as one of zero: the ledger stops
+        // counting the most.
+        let returned = answer.map(|applied| {
+            let is_made = applied.verdict() != Verdict::Refused;
+            let returned = if is_made { change.returns(bucket, applied.now()) } else { 0 };
+            (StoreEvent { at: applied.now(), number, thread, heard }, returned)
+        });
+        lock(ledger).end_return(change.returns_at_most(), returned, heard);
     }
-}
-
-/// Without an answer, since the runtime was shut down or the store's client panicked.
-impl Drop for PendingReturns {
-    fn drop(&mut self) {
-        self.finish(None, false);
-    }
+    // After all ledgers have the answers: a queue on two of these buckets would otherwise ask with
+    // the one number too large, and be refused again.
+    let queues = returns.iter().flat_map(|(ledger, ..)| lock(ledger).take_awaiting());
+    queues.for_each(|queue| queue.retry_undo());
 }

@@ -6,11 +6,9 @@ use std::task::Context;
 
 use tokio::time::Instant;
 
-use super::bucket_set::{UsedTurn, paid_buckets, sort_taken};
 use super::registry::{QueueRegistry, SharedQueue};
-use super::reserved_slot::ReservedSlot;
+use super::reserved_slot::{ReservedSlot, Unserved, UsedTurn, paid_buckets, sort_taken};
 use super::time_slot::{SlotKey, TimeSlot};
-use super::wait_queue::Unserved;
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
 
@@ -67,7 +65,7 @@ impl ReservedSlot for HeldSlot {
     fn enter(&mut self, is_drainable: bool) -> Instant {
         self.state = HeldState::Waiting;
         let (own, now) = (self.own.clone(), Instant::now());
-        let turn = self.queue.with(|waiters, wakers| waiters.enter(own, is_drainable, now, wakers));
+        let turn = self.queue.with(|waiters| waiters.enter(own, is_drainable, now));
         // The waiter may have taken an earlier slot, and its own is then free.
         self.queue.undo_free_slots();
         turn
@@ -75,12 +73,12 @@ impl ReservedSlot for HeldSlot {
 
     fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, Unserved> {
         let now = Instant::now();
-        self.queue.with(|waiters, wakers| waiters.poll(self.own.key, cx.waker(), now, wakers))
+        self.queue.with(|waiters| waiters.poll(self.own.key, cx.waker(), now))
     }
 
     fn use_up(mut self: Box<Self>) -> UsedTurn {
         self.state = HeldState::Used;
-        let granted = self.queue.with(|waiters, _| waiters.take_granted(self.own.key));
+        let granted = self.queue.with(|waiters| waiters.take_granted(self.own.key));
         // If it runs by a free slot, its own is free.
         self.queue.undo_free_slots();
         let at = granted.as_ref().map_or(self.at(), |granted| granted.at);
@@ -96,11 +94,11 @@ impl Drop for HeldSlot {
         match self.state {
             HeldState::Held => {
                 let own = self.own.clone();
-                self.queue.with(|waiters, wakers| waiters.offer(own, now, wakers));
+                self.queue.with(|waiters| waiters.offer(own, now));
             }
             HeldState::Waiting => {
                 let own = self.own.key;
-                if self.queue.with(|waiters, wakers| waiters.leave(own, now, wakers)) {
+                if self.queue.with(|waiters| waiters.leave(own, now)) {
                     // After the unlock: returning locks the registry, which comes before any queue.
                     self.queue.give_back(&self.own.cost());
                 }

@@ -200,13 +200,8 @@ impl<Q> Ledger<Q> {
 pub(super) struct Ledgers<Q> {
     /// By a hash of the bucket's name. If two buckets share a ledger by chance, its count is too
     /// large for both, which only spends slots.
-    map: Mutex<LedgerMap<Q>>,
-    hasher: RandomState,
-}
-
-#[derive(Debug)]
-struct LedgerMap<Q> {
     ledgers: HashMap<u64, Arc<Mutex<Ledger<Q>>>>,
+    hasher: RandomState,
     /// The returns of ledgers that were dropped.
     forgotten: Forgotten,
     /// Unused ledgers are dropped when there are this many.
@@ -218,39 +213,28 @@ const MIN_LEDGERS: usize = 1_024;
 
 impl<Q> Default for Ledgers<Q> {
     fn default() -> Self {
-        let map = LedgerMap {
-            ledgers: HashMap::new(),
-            forgotten: Forgotten::default(),
-            sweep: MIN_LEDGERS,
-        };
-        Self { map: Mutex::new(map), hasher: RandomState::new() }
+        let (ledgers, hasher, forgotten) = Default::default();
+        Self { ledgers, hasher, forgotten, sweep: MIN_LEDGERS }
     }
 }
 
 impl<Q> Ledgers<Q> {
     /// The ledger of a bucket. It is kept for as long as the caller holds it.
-    pub(super) fn get(&self, id: BucketId<'_>) -> Arc<Mutex<Ledger<Q>>> {
+    pub(super) fn get(&mut self, id: BucketId<'_>) -> Arc<Mutex<Ledger<Q>>> {
+        if self.ledgers.len() >= self.sweep {
+            self.sweep();
+        }
         let key = self.hasher.hash_one(id);
-        let mut map = lock(&self.map);
-        if let Some(known) = map.ledgers.get(&key) {
-            return Arc::clone(known);
-        }
-        if map.ledgers.len() >= map.sweep {
-            map.sweep();
-        }
         // A ledger that was dropped may have been that of this bucket.
-        let ledger = Arc::new(Mutex::new(Ledger::new(map.forgotten)));
-        map.ledgers.insert(key, Arc::clone(&ledger));
-        ledger
+        let new = || Arc::new(Mutex::new(Ledger::new(self.forgotten)));
+        Arc::clone(self.ledgers.entry(key).or_insert_with(new))
     }
-}
 
-impl<Q> LedgerMap<Q> {
     /// Drops the ledgers that neither a queue nor a pending return holds.
     fn sweep(&mut self) {
         let forgotten = &mut self.forgotten;
         self.ledgers.retain(|_, ledger| {
-            // A count of one cannot rise here: new handles come from the map, which is locked.
+            // A count of one cannot rise here: new handles come from `get` alone.
             let is_used = Arc::strong_count(ledger) > 1;
             if !is_used {
                 *forgotten = forgotten.max(lock(ledger).to_forgotten());
@@ -273,7 +257,7 @@ mod tests {
     /// being undone, for as long as the process ran.
     #[test]
     fn a_return_without_an_answer_counts_for_a_minute_in_a_dropped_ledger_too() {
-        let (ledgers, now) = (Ledgers::<()>::default(), Instant::now());
+        let (mut ledgers, now) = (Ledgers::<()>::default(), Instant::now());
         let keys: Vec<_> = (0..2 * MIN_LEDGERS as u64).map(Key::from).collect();
         let ids = || keys.iter().map(|key| BucketId::new("limit", key));
         for id in ids() {
@@ -282,7 +266,7 @@ mod tests {
             lock(&ledger).end_return(5, None, now);
         }
         let (at, number, thread) = (Timestamp::UNIX_EPOCH, 0, None);
-        let returned = |after| {
+        let mut returned = |after| {
             let made = StoreEvent { at, number, thread, heard: now + after };
             let all = ids().map(|id| lock(&ledgers.get(id)).returned_since(&made));
             all.map(|units| units.unwrap_or(5)).collect::<Vec<_>>()

@@ -102,11 +102,11 @@
 //!
 //! ```text
 //! QueueRegistry::queues --+--> SharedQueue::waiters
-//!                         '--> Ledgers::map --> each Ledger
+//!                         '--> QueueRegistry::ledgers --> each Ledger
 //! ```
 //!
 //! A thread that holds one of these locks takes only locks to the right of it. The other locks
-//! (`QueueRegistry::drain_deadline`) are taken alone. No lock is held while the store is called, nor
+//! (`QueueRegistry::drain_end`) are taken alone. No lock is held while the store is called, nor
 //! while a waker is woken or dropped: both run code of other crates, which may call this queue again.
 //!
 //! In memory, the shards of the store are locked in ascending order, then the state of a waiter.
@@ -130,24 +130,19 @@
 //! them. When no call comes, a `LineDriver` task does it for the head of a line with several
 //! waiters, and its own timer for a waiter that is alone.
 
-mod bucket_set;
 mod give_back;
 mod held_slot;
 mod ledger;
-mod queue_index;
 mod registry;
 mod reserved_slot;
 mod store_clock;
 mod time_slot;
 mod undo;
-mod undo_state;
 mod wait_queue;
 
-pub(crate) use self::bucket_set::{QueueBucket, UsedTurn, paid_buckets};
 pub(crate) use self::held_slot::HeldSlot;
 pub(crate) use self::registry::QueueRegistry;
-pub(crate) use self::reserved_slot::ReservedSlot;
+pub(crate) use self::reserved_slot::{QueueBucket, ReservedSlot, Unserved, UsedTurn, paid_buckets};
 #[cfg(feature = "memory")]
 pub(crate) use self::store_clock::StoreClock;
 pub(crate) use self::store_clock::later;
-pub(crate) use self::wait_queue::Unserved;

@@ -23,9 +23,10 @@ use tokio::time::Instant;
 
 use super::registry::SharedQueue;
 use super::time_slot::TimeSlot;
+use super::wait_queue::WaitQueue;
 use crate::algebra::{State, Verdict};
 use crate::backend::{Adjustment, Answer, Applied, BackendError};
-use crate::limiter::detached::DetachOnDrop;
+use crate::limiter::detached::{DetachOnDrop, noted};
 use crate::limiter::lock::lock;
 
 impl SharedQueue {
@@ -46,8 +47,8 @@ impl SharedQueue {
         while let Some(ledger) = ledgers.pop() {
             // The newest first: if the store refuses to undo that one, it would refuse the others.
             while let Some((made, queue)) = { lock(&ledger).take_newest() } {
-                match queue.with(|waiters, _| waiters.newest_free()) {
-                    Some(newest) if newest == made => queue.with(|waiters, _| waiters.undo.retry()),
+                match queue.with(|waiters| waiters.newest_free()) {
+                    Some(newest) if newest == made => queue.with(|waiters| waiters.retry_undo()),
                     // The newest slot of that queue was used since, so another queue may have a
                     // newer one.
                     Some(newest) => {
@@ -72,7 +73,7 @@ impl SharedQueue {
     /// whether the store has undone at least one.
     fn undo_own_slots(self: &Arc<Self>) -> bool {
         let mut has_undone = false;
-        while let Some(slot) = self.with(|waiters, _| waiters.next_to_undo()) {
+        while let Some(slot) = self.with(|waiters| waiters.next_to_undo()) {
             // The slot is out of the queue, and its `undo` allows no other one until this one is
             // recorded. So the queue need not be locked while the store is asked.
             // Read before `expected`. A return that ends in between is counted exactly there, and
@@ -81,27 +82,37 @@ impl SharedQueue {
             let over_counted = self.ledgers.iter().any(|ledger| lock(ledger).has_pending_return());
             let Some(expected) = self.expected(&slot) else {
                 let now = Instant::now();
-                self.with(|waiters, wakers| waiters.record_refusal(slot, now, wakers));
+                self.with(|waiters| waiters.record_refusal(slot, now));
                 continue;
             };
-            let taken = slot.taken.clone();
-            // Made before the store is asked, which may panic.
-            let undo = PendingUndo { queue: Arc::clone(self), slot: Some(slot), over_counted };
-            let mut adjustments = SmallVec::<[Adjustment<'_>; 2]>::new();
-            let parts = self.buckets.iter().zip(&taken);
-            for ((part, taken), after) in parts.zip(expected) {
+            let parts = self.buckets.iter().zip(&slot.taken);
+            let undos = parts.zip(expected).map(|((part, taken), after)| {
                 let units = taken.reading.units();
                 let undo = Adjustment::undo(part.id(), part.bucket(), units, after);
-                adjustments.push(undo.with_unpaid(taken.unpaid()));
-            }
-            match self.backend.adjust(&adjustments) {
-                Answer::Ready(answer) => has_undone |= undo.finish(&answer),
+                undo.with_unpaid(taken.unpaid())
+            });
+            let undos: SmallVec<[Adjustment<'_>; 2]> = undos.collect();
+            let queue = Arc::clone(self);
+            let note = move |answer: Option<&Applied>, _: bool| match answer {
+                Some(applied) if applied.verdict() == Verdict::Refused => {
+                    queue.record_refusal(slot, over_counted);
+                }
+                // If no answer came, the slot may have been undone, and counts as spent. The others
+                // stay free until the next waiter enters or leaves: if they were undone here without
+                // a runtime, each would be by the destructor of the one before, one stack frame a slot.
+                _ => queue.with(WaitQueue::record_undone),
+            };
+            let is_undone = |answer: &Result<Applied, BackendError>| {
+                answer.as_ref().map_or(true, |applied| applied.verdict() != Verdict::Refused)
+            };
+            match noted(|| self.backend.adjust(&undos), note) {
+                Answer::Ready(answer) => has_undone |= is_undone(&answer),
                 // No caller waits for this, so the call goes on in a task if the store answers
                 // later, and so does the next slot.
                 Answer::Pending(answer) => {
+                    let queue = Arc::clone(self);
                     drop(DetachOnDrop::new(Answer::pending(async move {
-                        let (answer, queue) = (answer.await, Arc::clone(&undo.queue));
-                        if undo.finish(&answer) {
+                        if is_undone(&answer.await) {
                             queue.retry_others();
                         }
                         queue.undo_free_slots();
@@ -117,9 +128,9 @@ impl SharedQueue {
 
     /// Notes the newest free slot in the ledgers.
     fn keep_for_retry(self: &Arc<Self>) {
-        let (newest, before) = self.with(|waiters, _| {
+        let (newest, before) = self.with(|waiters| {
             let newest = waiters.newest_free();
-            (newest, std::mem::replace(&mut waiters.undo.kept_by, newest))
+            (newest, std::mem::replace(&mut waiters.kept_by, newest))
         });
         // After the queue is unlocked: a ledger and a queue are never locked at once.
         for ledger in &self.ledgers {
@@ -137,7 +148,7 @@ impl SharedQueue {
 
     /// Tries the refused slots again, since the buckets have changed.
     pub(super) fn retry_undo(self: &Arc<Self>) {
-        self.with(|waiters, _| waiters.undo.retry());
+        self.with(|waiters| waiters.retry_undo());
         self.undo_free_slots();
     }
 
@@ -153,49 +164,17 @@ impl SharedQueue {
         });
         states.collect()
     }
-}
 
-/// A slot that the store is asked to undo.
-struct PendingUndo {
-    queue: Arc<SharedQueue>,
-    /// `None` once the answer is recorded.
-    slot: Option<TimeSlot>,
-    /// Whether a return was counted that the store may not have carried out yet.
-    over_counted: bool,
-}
-
-impl PendingUndo {
-    /// Records the answer. Returns whether the slot is undone, or may be.
-    fn finish(mut self, answer: &Result<Applied, BackendError>) -> bool {
-        let Some(slot) = self.slot.take() else { return false };
-        let is_refused = answer.as_ref().is_ok_and(|applied| applied.verdict() == Verdict::Refused);
-        if is_refused {
-            let queue = &self.queue;
-            let is_awaited = queue.with(|waiters, wakers| {
-                waiters.record_refusal(slot, Instant::now(), wakers);
-                self.over_counted && waiters.undo.awaits_return()
-            });
-            // The store may have refused only because it had not carried out a return yet.
-            let awaiting = queue.ledgers.iter().map(|ledger| lock(ledger).await_return(queue));
-            if is_awaited && !awaiting.fold(false, |any, one| any | one) {
-                queue.with(|waiters, _| waiters.undo.retry());
-            }
-            return false;
-        }
-        // If no answer came, the slot may have been undone. It is not given to a waiter then.
-        self.queue.with(|waiters, _| waiters.undo.record_undone());
-        true
-    }
-}
-
-/// Without an answer, since the runtime was shut down or the store's client panicked. The slot
-/// counts as spent. The others stay free until the next waiter enters or leaves. They are not undone
-/// here: without a runtime, each would be by the destructor of the one before, one stack frame a slot.
-impl Drop for PendingUndo {
-    fn drop(&mut self) {
-        if self.slot.take().is_some() {
-            // Without this, `is_undoing` would stay set, and the queue would undo nothing more.
-            self.queue.with(|waiters, _| waiters.undo.record_undone());
+    /// Records that the store has refused to undo a slot. `over_counted` says whether a return was
+    /// counted that it may not have carried out yet, and has perhaps refused for that alone.
+    fn record_refusal(self: &Arc<Self>, slot: TimeSlot, over_counted: bool) {
+        let is_awaited = self.with(|waiters| {
+            waiters.record_refusal(slot, Instant::now());
+            over_counted && waiters.awaits_return()
+        });
+        let awaiting = self.ledgers.iter().map(|ledger| lock(ledger).await_return(self));
+        if is_awaited && !awaiting.fold(false, |any, one| any | one) {
+            self.with(WaitQueue::retry_undo);
         }
     }
 }

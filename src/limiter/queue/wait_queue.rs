@@ -20,7 +20,7 @@
 //! What one waiter does takes a bounded number of steps, each in a map. Two operations visit many
 //! waiters, each of them once: granting those that are due, and draining.
 //!
-//! The caller supplies the time, wakes the [`Wakers`] after it has released the lock, and asks the
+//! The caller supplies the time, wakes and drops wakers after it has released the lock, and asks the
 //! store to undo the slots that are left over.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -29,9 +29,9 @@ use std::task::Waker;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::reserved_slot::Unserved;
 use super::store_clock::StoreClock;
 use super::time_slot::{Cost, CreationKey, SlotKey, TimeSlot};
-use super::undo_state::UndoState;
 use crate::clock::Timestamp;
 
 /// How many slots are looked at for a waiter that can use a free one, when its instant has come.
@@ -40,6 +40,10 @@ const MAX_LOOKS: usize = 256;
 /// How many free slots are kept when there are twice as many. A layer's queue has at most 1,000
 /// waiters unless set, and all of them may leave while the store is asked about the slot of the first.
 const MAX_FREE: usize = 1_000;
+
+/// How often one slot is tried again after a pending return. In a busy process some return is
+/// always pending, and each of these tries is one more call of the store.
+const MAX_RETRIES: u8 = 4;
 
 /// The waiters of one set of buckets, and their slots.
 ///
@@ -60,11 +64,25 @@ pub(super) struct WaitQueue {
     past: Vec<TimeSlot>,
     /// The waiters that have their turn but do not run yet, each by the slot that it has reserved.
     granted: HashMap<SlotKey, WaiterGrant>,
-    pub(super) undo: UndoState,
+    /// Whether the store was asked to undo a slot and has not answered. There is one such call at a
+    /// time: a store that answers late may carry out several in any order, and refuse all but one.
+    is_undoing: bool,
+    /// The slot that the store refused to undo. Neither it nor an older one is tried until
+    /// something has changed.
+    refused: Option<CreationKey>,
+    /// The slot that was last refused while returns were pending, and how often. The store may have
+    /// refused only because it had not carried out such a return yet.
+    awaited: Option<(CreationKey, u8)>,
+    /// The slot by which the ledgers know this queue.
+    pub(super) kept_by: Option<CreationKey>,
     /// Converts the instants of all slots to the clock of this process.
     pub(super) clock: StoreClock,
     /// How many waiters have left since one entered the empty queue.
     leavers: u64,
+    /// Wakers to be woken, and those to be dropped, once the queue is unlocked. Both run code of the
+    /// runtime, which may call this queue again.
+    pub(super) wake: Vec<Waker>,
+    pub(super) discard: Vec<Waker>,
 }
 
 /// The waiters of one cost and the slots for it. The n-th waiter has the n-th slot, and the last ones
@@ -112,15 +130,9 @@ impl WaitQueue {
 
     /// Adds a waiter with the slot that it has reserved. Returns when its turn comes if no other
     /// waiter leaves.
-    pub(super) fn enter(
-        &mut self,
-        own: TimeSlot,
-        is_drainable: bool,
-        now: Instant,
-        wakers: &mut Wakers,
-    ) -> Instant {
+    pub(super) fn enter(&mut self, own: TimeSlot, is_drainable: bool, now: Instant) -> Instant {
         // First, so that it gets no free slot with an instant that has passed.
-        self.grant_due(now, None, wakers);
+        self.grant_due(now, None);
         if self.waiters.is_empty() {
             self.leavers = 0;
         }
@@ -129,7 +141,7 @@ impl WaitQueue {
         let turn = self.classes.get_mut(&cost).and_then(|class| class.enter(key));
         let waiter = Waiter { cost, waker: None, alarm: self.due(key), is_drainable };
         self.waiters.insert(key, waiter);
-        self.wake_next(wakers);
+        self.wake_next();
         self.due(turn.unwrap_or(key))
     }
 
@@ -146,22 +158,16 @@ impl WaitQueue {
         own: SlotKey,
         waker: &Waker,
         now: Instant,
-        wakers: &mut Wakers,
     ) -> Result<Option<Instant>, Unserved> {
         // All of them, in the order of their slots, and not this waiter alone: the timers of
         // several waiters may fire in any order.
-        self.grant_due(now, Some(own), wakers);
-        let answer = self.answer(own, waker, wakers);
-        self.wake_next(wakers);
+        self.grant_due(now, Some(own));
+        let answer = self.answer(own, waker);
+        self.wake_next();
         answer
     }
 
-    fn answer(
-        &mut self,
-        own: SlotKey,
-        waker: &Waker,
-        wakers: &mut Wakers,
-    ) -> Result<Option<Instant>, Unserved> {
+    fn answer(&mut self, own: SlotKey, waker: &Waker) -> Result<Option<Instant>, Unserved> {
         if self.granted.contains_key(&own) {
             return Ok(None);
         }
@@ -173,7 +179,7 @@ impl WaitQueue {
         // Neither granted nor in line: only a drain removes a waiter that still has its handle.
         let waiter = self.waiters.get_mut(&own).ok_or(Unserved::Drained)?;
         waiter.alarm = until;
-        wakers.discard.extend(replace_waker(&mut waiter.waker, waker));
+        self.discard.extend(replace_waker(&mut waiter.waker, waker));
         Ok(Some(until))
     }
 
@@ -184,30 +190,30 @@ impl WaitQueue {
 
     /// Removes a waiter that was dropped. Returns whether it was granted units that another request
     /// had returned: these are to be given back.
-    pub(super) fn leave(&mut self, own: SlotKey, now: Instant, wakers: &mut Wakers) -> bool {
+    pub(super) fn leave(&mut self, own: SlotKey, now: Instant) -> bool {
         // First, so that a waiter whose instant has come gives up a slot that is due, and not its
         // place in line: the two are handed on by different rules.
-        self.grant_due(now, Some(own), wakers);
+        self.grant_due(now, Some(own));
         let (granted, gone) = (self.take_granted(own), self.take_waiter(own));
         // It is neither if it was drained, and was counted when it was removed.
         self.leavers = self.leavers.saturating_add(u64::from(granted.is_some() || gone.is_some()));
-        wakers.discard.extend(gone.and_then(|gone| gone.waker));
+        self.discard.extend(gone.and_then(|gone| gone.waker));
         let uses_returned = granted.as_ref().is_some_and(|granted| granted.uses_returned);
         self.past.extend(granted.filter(|_| !uses_returned).map(|granted| granted.slot));
         // Those that moved forward may now be the first two, and their timers are set to later
         // instants.
-        self.wake_next(wakers);
+        self.wake_next();
         uses_returned
     }
 
     /// Offers a slot without a waiter to the waiters behind it.
-    pub(super) fn offer(&mut self, slot: TimeSlot, now: Instant, wakers: &mut Wakers) {
-        self.grant_due(now, None, wakers);
+    pub(super) fn offer(&mut self, slot: TimeSlot, now: Instant) {
+        self.grant_due(now, None);
         match self.due(slot.key) > now {
             true => self.add(slot),
             false => self.past.push(slot),
         }
-        self.wake_next(wakers);
+        self.wake_next();
     }
 
     /// When the free slot was reserved that the store would undo. There is none if a waiter has a slot
@@ -222,14 +228,21 @@ impl WaitQueue {
     }
 
     /// Takes out the free slot that the store should undo next; `None` if there is none to try.
+    ///
+    /// The one that was reserved last is undone first: as long as it stands, it is a charge that came
+    /// after all others, and none of them can be undone.
     pub(super) fn next_to_undo(&mut self) -> Option<TimeSlot> {
         if self.slots.len().saturating_sub(self.waiters.len()) > MAX_FREE.saturating_mul(2) {
             self.spend_oldest();
         }
         let newest = self.newest_free()?;
-        if !self.undo.begin(newest) {
+        // What charged the bucket after the refused slot was made came after all older ones as well.
+        if self.is_undoing || self.refused.is_some_and(|refused| newest <= refused) {
             return None;
         }
+        // Set before the caller unlocks the queue. From here on the slot is with the caller alone,
+        // which must record an answer: without one, no slot of this queue is ever undone again.
+        self.is_undoing = true;
         let past = self.past.iter().position(|slot| slot.key == newest.1);
         past.map(|nth| self.past.swap_remove(nth)).or_else(|| self.take(newest.1))
     }
@@ -246,16 +259,41 @@ impl WaitQueue {
         }
     }
 
+    /// Records that the store has undone a slot, or that its answer was lost. In the second case
+    /// the slot counts as spent, since it may have been undone.
+    pub(super) const fn record_undone(&mut self) {
+        self.is_undoing = false;
+        // The undone slot was a charge itself. Older slots that were refused because of it may be
+        // next.
+        self.retry_undo();
+    }
+
     /// Records that the store refused to undo a slot, and offers it again.
-    pub(super) fn record_refusal(&mut self, slot: TimeSlot, now: Instant, wakers: &mut Wakers) {
-        self.undo.record_refusal(slot.creation_key());
-        self.offer(slot, now, wakers);
+    pub(super) fn record_refusal(&mut self, slot: TimeSlot, now: Instant) {
+        self.is_undoing = false;
+        self.refused = Some(slot.creation_key());
+        self.offer(slot, now);
+    }
+
+    /// Lets the refused slots be tried again.
+    pub(super) const fn retry_undo(&mut self) {
+        self.refused = None;
+    }
+
+    /// Whether the refused slot is to be tried again once the pending returns are answered: not if
+    /// that was in vain `MAX_RETRIES` times.
+    pub(super) fn awaits_return(&mut self) -> bool {
+        let before = self.awaited.filter(|(slot, _)| Some(*slot) == self.refused);
+        let times = before.map_or(1, |(_, times)| times.saturating_add(1));
+        // Counted for each slot apart, by its creation: another slot begins at one again.
+        self.awaited = self.refused.map(|slot| (slot, times));
+        times <= MAX_RETRIES
     }
 
     /// Removes the drainable waiters that would run after `end`, and wakes them. Waiters that are
     /// due are granted first.
-    pub(super) fn drain(&mut self, end: Instant, now: Instant, wakers: &mut Wakers) {
-        self.grant_due(now, None, wakers);
+    pub(super) fn drain(&mut self, end: Instant, now: Instant) {
+        self.grant_due(now, None);
         let all = self.classes.values().flat_map(|class| class.waiters.iter().zip(&class.slots));
         let late = all.filter(|(own, slot)| {
             let is_drainable = self.waiters.get(own).is_some_and(|waiter| waiter.is_drainable);
@@ -263,10 +301,11 @@ impl WaitQueue {
         });
         let late: Vec<_> = late.map(|(own, _)| *own).collect();
         for own in late {
-            wakers.wake.extend(self.take_waiter(own).and_then(|waiter| waiter.waker));
+            let waker = self.take_waiter(own).and_then(|waiter| waiter.waker);
+            self.wake.extend(waker);
             self.leavers = self.leavers.saturating_add(1);
         }
-        self.wake_next(wakers);
+        self.wake_next();
     }
 
     /// Grants the first waiter the units that a request returns, if they cover its cost. Its slot
@@ -275,10 +314,9 @@ impl WaitQueue {
         &mut self,
         covers: impl FnOnce(&Cost, Timestamp) -> bool,
         now: Instant,
-        wakers: &mut Wakers,
     ) -> Option<Cost> {
         // First, so that returned units are not spent on a waiter whose own slot is due anyway.
-        self.grant_due(now, None, wakers);
+        self.grant_due(now, None);
         let at = self.clock.time_at(now)?;
         // Only the first waiter is asked. If a later one with a smaller cost were granted, units
         // would never add up for a large one at the front.
@@ -291,14 +329,14 @@ impl WaitQueue {
         // `time_at` may be a little early: not before the reservation, nor after its own slot.
         let at = at.max(slot.made.at).min(slot.key.at());
         // As if it had left: its slot goes to the waiters behind it.
-        self.grant(own, WaiterGrant { at, slot, uses_returned: true }, None, wakers);
-        self.wake_next(wakers);
+        self.grant(own, WaiterGrant { at, slot, uses_returned: true }, None);
+        self.wake_next();
         Some(cost)
     }
 
     /// Grants every waiter that is due, and wakes it; all but `except`, which is being polled or
     /// dropped and needs no wake-up.
-    fn grant_due(&mut self, now: Instant, except: Option<SlotKey>, wakers: &mut Wakers) {
+    fn grant_due(&mut self, now: Instant, except: Option<SlotKey>) {
         // The store was asked about these when they were given up.
         self.past.clear();
         while let Some((&key, slot)) = self.slots.first_key_value() {
@@ -310,7 +348,7 @@ impl WaitQueue {
             let Some(slot) = self.take(key) else { return };
             if let Some(own) = own {
                 let grant = WaiterGrant { at: key.at(), slot, uses_returned: false };
-                self.grant(own, grant, except, wakers);
+                self.grant(own, grant, except);
             }
         }
     }
@@ -326,19 +364,13 @@ impl WaitQueue {
         costs.filter(|cost| free.fits(cost)).find_map(|cost| self.first_of(&cost))
     }
 
-    fn grant(
-        &mut self,
-        own: SlotKey,
-        grant: WaiterGrant,
-        except: Option<SlotKey>,
-        wakers: &mut Wakers,
-    ) {
+    fn grant(&mut self, own: SlotKey, grant: WaiterGrant, except: Option<SlotKey>) {
         // The waker is woken or dropped after the unlock. Either can run code that locks this queue
         // again.
         let waker = self.take_waiter(own).and_then(|waiter| waiter.waker);
         match Some(own) == except {
-            true => wakers.discard.extend(waker),
-            false => wakers.wake.extend(waker),
+            true => self.discard.extend(waker),
+            false => self.wake.extend(waker),
         }
         // Under the same lock that took it out of the line: a poll in between would find it in
         // neither, and take it for drained.
@@ -378,7 +410,7 @@ impl WaitQueue {
     /// The others need no earlier timer: a timer at one of the next slots grants them all when they
     /// are due, and wakes the next two. There are two timers because one waiter may no longer be
     /// polled.
-    fn wake_next(&mut self, wakers: &mut Wakers) {
+    fn wake_next(&mut self) {
         for (own, due) in self.next_two() {
             if let Some(waiter) = self.waiters.get_mut(&own)
                 && waiter.alarm > due
@@ -386,7 +418,7 @@ impl WaitQueue {
                 // Noted at once, although the task has not polled: a second leaver must not wake it
                 // for the same instant again.
                 waiter.alarm = due;
-                wakers.wake.extend(waiter.waker.take());
+                self.wake.extend(waiter.waker.take());
             }
         }
     }
@@ -436,23 +468,6 @@ impl CostClass {
     fn is_free(&self, slot: SlotKey) -> bool {
         self.free().take_while(|free| **free >= slot).any(|free| *free == slot)
     }
-}
-
-/// Why a waiter gets no turn. It has given up its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unserved {
-    /// The limiter was drained, and its turn would have come too late.
-    Drained,
-    /// It has waited for as long as it may.
-    Expired,
-}
-
-/// Wakers to be woken and wakers to be dropped, once the queue is unlocked. Both run code of the
-/// runtime, which may call this queue again.
-#[derive(Debug, Default)]
-pub(super) struct Wakers {
-    pub(super) wake: Vec<Waker>,
-    pub(super) discard: Vec<Waker>,
 }
 
 /// Stores a waker. Returns the one that it replaces, or `None` if that wakes the same task.
