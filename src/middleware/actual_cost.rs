@@ -1,6 +1,7 @@
 //! The actual cost of a request, set by its handler in the response.
 
-use super::meter::{Meter, PendingCost};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use crate::limiter::{Permit, Settlement};
 
 /// The actual cost of a request, in the extensions of its response.
@@ -34,77 +35,74 @@ use crate::limiter::{Permit, Settlement};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct ActualCost(CostSource);
+pub struct ActualCost(Arc<Mutex<CostState>>);
 
-#[derive(Clone, Debug)]
-enum CostSource {
-    Known(u64),
-    Pending(PendingCost),
+/// A cost that may be known later. It and the permits of all layers meet here; whichever comes first
+/// waits for the other.
+#[derive(Debug, Default)]
+pub(super) struct CostState {
+    permits: Vec<Permit<'static>>,
+    /// How many layers hold the meter.
+    pub(super) layers: usize,
+    /// `None` until the meter is taken from its request, or counts.
+    pub(super) counted: Option<u64>,
+    /// The final cost.
+    pub(super) tokens: Option<u64>,
 }
 
 impl ActualCost {
     /// A cost of this many tokens.
     #[must_use]
-    pub const fn new(tokens: u64) -> Self {
-        Self(CostSource::Known(tokens))
+    pub fn new(tokens: u64) -> Self {
+        Self::of(CostState { tokens: Some(tokens), ..CostState::default() })
     }
 
-    /// A cost that is known later, with the meter that sets it.
-    ///
-    /// Use it for a response that is a stream: put the cost into the response, and keep the meter
-    /// where the stream ends.
-    ///
-    /// This meter is not that of the request, and takes precedence over it. If it is dropped before
-    /// it has counted anything, the tokens stay taken. With the [`Meter`] of the request, a
-    /// response needs no `ActualCost`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tollgate::middleware::{ActualCost, Meter};
-    ///
-    /// /// Counts what is sent, also if the client disconnects before the end.
-    /// struct Counted {
-    ///     sent: u64,
-    ///     meter: Option<Meter>,
-    /// }
-    ///
-    /// impl Drop for Counted {
-    ///     fn drop(&mut self) {
-    ///         if let Some(meter) = self.meter.take() {
-    ///             meter.settle(self.sent);
-    ///         }
-    ///     }
-    /// }
-    ///
-    /// let (cost, meter) = ActualCost::metered();
-    /// let mut response = http::Response::new(Counted { sent: 0, meter: Some(meter) });
-    /// response.extensions_mut().insert(cost);
-    /// ```
-    pub fn metered() -> (Self, Meter) {
-        let cost = PendingCost::default();
-        (Self(CostSource::Pending(cost.clone())), Meter::new(cost))
+    /// A cost that a meter is yet to set.
+    pub(super) fn unknown() -> Self {
+        Self::of(CostState::default())
     }
 
-    /// A cost that the meter of the request counts.
-    pub(super) const fn from_pending(cost: PendingCost) -> Self {
-        Self(CostSource::Pending(cost))
+    fn of(state: CostState) -> Self {
+        Self(Arc::new(Mutex::new(state)))
     }
 
     /// The tokens, if they are known.
     pub(super) fn known(&self) -> Option<u64> {
-        match &self.0 {
-            CostSource::Known(tokens) => Some(*tokens),
-            CostSource::Pending(cost) => cost.known(),
-        }
+        self.lock().tokens
     }
 
     /// Settles the permit, now or once the cost is known.
     pub(super) fn settle(&self, permit: Permit<'static>) {
-        match &self.0 {
+        self.complete(|state| state.permits.push(permit));
+    }
+
+    /// Sets the final cost, computed from the count, unless it is set already.
+    pub(super) fn finish(&self, tokens: impl FnOnce(Option<u64>) -> Option<u64>) {
+        self.complete(|state| {
+            // The first one counts: a cost that was settled explicitly is not replaced when the
+            // meter is dropped after it.
+            state.tokens = state.tokens.or_else(|| tokens(state.counted));
+        });
+    }
+
+    /// Changes the state, and settles all permits if the final cost is known.
+    fn complete(&self, add: impl FnOnce(&mut CostState)) {
+        // The permits of the layers and the count of the handler come in any order, from any
+        // thread. Under this lock one of them is the second, and settles.
+        let (permits, tokens) = {
+            let mut state = self.lock();
+            add(&mut state);
+            let Some(tokens) = state.tokens else { return };
+            (std::mem::take(&mut state.permits), tokens)
+        };
+        for permit in permits {
             // The settlement completes by itself, also if its future is dropped.
-            CostSource::Known(tokens) => drop(permit.settle_by(Settlement::All(*tokens))),
-            CostSource::Pending(cost) => cost.settle(permit),
+            drop(permit.settle_by(Settlement::All(tokens)));
         }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, CostState> {
+        // A poisoned lock is harmless: no holder can panic halfway through a change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

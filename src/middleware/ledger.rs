@@ -199,7 +199,7 @@ impl RequestLedger {
         // Dropped at the end of this function, after the permits to settle were handed to it.
         let meter = self.entries().meter.take();
         let count = meter.as_ref().and_then(Meter::leave);
-        let metered = meter.as_ref().and_then(Meter::cost).cloned().map(ActualCost::from_pending);
+        let metered = meter.as_ref().and_then(Meter::cost).cloned();
         let own: Option<&ActualCost> = response.extensions().get();
         let kept = match own.map_or(count, ActualCost::known) {
             Some(tokens) => Kept::Tokens(tokens),
