@@ -49,8 +49,8 @@ pub(crate) struct Plan {
     /// Which of them is in force, as far as is known; see [`usual`](Self::usual).
     in_force: AtomicUsize,
     pub(super) waiters: Arc<WaiterCounter>,
-    /// How many requests are read on after an early answer.
-    pub(super) read_on: AtomicUsize,
+    /// A clone for each request that is read on after an early answer.
+    pub(super) read_on: Arc<()>,
     /// How it uses its limits, once it has made a service.
     uses: OnceLock<Box<[Arc<LimitUse>]>>,
     pub(super) log: Log,
@@ -90,7 +90,7 @@ impl Plan {
             versions: [const { OnceLock::new() }; VERSIONS],
             in_force: AtomicUsize::new(0),
             waiters: Arc::default(),
-            read_on: AtomicUsize::new(0),
+            read_on: Arc::default(),
             uses: OnceLock::new(),
             log: Log::of_layer(!rules.iter().any(|rule| rule.is_key_set)),
         };
