@@ -254,7 +254,7 @@ impl RequestLedger {
         let meter = self.entries().meter.take();
         meter.as_ref().and_then(Meter::leave);
         if let Some(cost) = meter.as_ref().and_then(Meter::cost)
-            && let Some(permit) = self.close(Selection::ByCost(None), Kept::Unknown)
+            && let Some(permit) = self.close_by_cost(None, Kept::Unknown)
         {
             cost.settle(permit);
         }
@@ -265,7 +265,7 @@ impl RequestLedger {
     pub(super) fn abandon(&self) {
         // The refund closes the entries, so the meter settles nothing.
         if self.plan.settings.refunds_dropped
-            && let Some(permit) = self.close(Selection::All(None), Kept::Tokens(0))
+            && let Some(permit) = self.close(None, Kept::Tokens(0))
         {
             drop(permit.settle_by(Settlement::LateRefund));
         }
@@ -278,17 +278,16 @@ impl RequestLedger {
     }
 
     /// How the limits stood that are shadows for the request, or those that are enforced.
-    pub(super) fn snapshots(&self, selection: Selection<'_>, in_shadow: bool) -> Vec<Snapshot> {
+    pub(super) fn snapshots(&self, name: Option<&str>, in_shadow: bool) -> Vec<Snapshot> {
+        let is_named = |limit: &Limit| name.is_none_or(|name| limit.name() == name);
         let entries = self.entries();
-        let selected = entries
-            .charges
-            .iter()
-            .filter(|entry| entry.is_shadow == in_shadow && !entry.is_refused)
-            .filter(|entry| selection.contains(entry, &entries.charges));
-        let charged = selected.map(|entry| (entry.rule, entry.grant.snapshot()));
-        let refused = entries.refused.iter().filter(|(_, snapshot)| {
-            in_shadow && selection.name().is_none_or(|name| snapshot.limit().name() == name)
-        });
+        let is_selected = |entry: &&ChargeEntry| {
+            entry.is_shadow == in_shadow && !entry.is_refused && is_named(entry.grant.limit())
+        };
+        let charged = entries.charges.iter().filter(is_selected);
+        let charged = charged.map(|entry| (entry.rule, entry.grant.snapshot()));
+        let refused = entries.refused.iter();
+        let refused = refused.filter(|(_, snapshot)| in_shadow && is_named(snapshot.limit()));
         let mut all: Vec<_> = charged.chain(refused.cloned()).collect();
         all.sort_by_key(|(rule, _)| *rule);
         all.into_iter().map(|(_, snapshot)| snapshot).collect()
@@ -298,14 +297,14 @@ impl RequestLedger {
     /// before: from all of them or from none. `None` if none is selected.
     pub(super) async fn charge_more(
         &self,
-        selection: Selection<'_>,
+        name: Option<&str>,
         tokens: u64,
     ) -> Result<Option<ExtraCharge<'_>>, RateLimited> {
         let (positions, mut demands) = {
             let Entries { charges, .. } = &*self.entries();
             let selected = charges.iter().enumerate();
-            let selected = selected
-                .filter(|(_, entry)| !entry.is_shadow && selection.may_change(entry, charges));
+            let selected =
+                selected.filter(|(_, entry)| !entry.is_shadow && entry.is_paid_by(name, charges));
             let selected = selected.map(|(position, entry)| (position, entry.grant.more(tokens)));
             selected.unzip::<_, _, Vec<_>, Vec<_>>()
         };
@@ -327,33 +326,37 @@ impl RequestLedger {
         }
     }
 
-    /// Takes out a permit for all that is still to be settled.
-    pub(super) fn close(&self, selection: Selection<'_>, kept: Kept) -> Option<Permit<'static>> {
-        self.take(selection, kept, |entry| entry.is_open)
+    /// Takes out a permit for all that is still to be settled, of the limit with this name or of all.
+    pub(super) fn close(&self, name: Option<&str>, kept: Kept) -> Option<Permit<'static>> {
+        self.take(kept, |entry, _| entry.is_open && entry.is_of(name))
+    }
+
+    /// Like [`close`](Self::close), of the limits that a cost concerns.
+    pub(super) fn close_by_cost(&self, name: Option<&str>, kept: Kept) -> Option<Permit<'static>> {
+        self.take(kept, |entry, all| entry.is_open && entry.is_paid_by(name, all))
     }
 
     /// Like [`close`](Self::close), without shadows.
-    pub(super) fn permit(&self, selection: Selection<'_>) -> Option<Permit<'static>> {
-        self.take(selection, Kept::Unknown, |entry| entry.is_open && !entry.is_shadow)
+    pub(super) fn permit(&self, name: Option<&str>) -> Option<Permit<'static>> {
+        let is_taken = |entry: &ChargeEntry| entry.is_open && !entry.is_shadow;
+        self.take(Kept::Unknown, |entry, _| is_taken(entry) && entry.is_of(name))
     }
 
     /// Resets the buckets. Also returns the limit to name in an error.
-    pub(super) fn reset(&self, selection: Selection<'_>) -> Option<(Limit, DetachOnDrop<()>)> {
-        let permit = self.take(selection, Kept::Reset, |_| true)?;
+    pub(super) fn reset(&self, name: Option<&str>) -> Option<(Limit, DetachOnDrop<()>)> {
+        let permit = self.take(Kept::Reset, |entry, _| entry.is_of(name))?;
         Some((permit.limit().clone(), permit.reset_buckets()))
     }
 
     fn take(
         &self,
-        selection: Selection<'_>,
         kept: Kept,
-        is_taken: impl Fn(&ChargeEntry) -> bool,
+        is_taken: impl Fn(&ChargeEntry, &[ChargeEntry]) -> bool,
     ) -> Option<Permit<'static>> {
         let mut entries = self.entries();
-        let Entries { charges, .. } = &mut *entries;
-        let is_selected =
-            |entry: &ChargeEntry| is_taken(entry) && selection.may_change(entry, charges);
-        let selected: SmallVec<[bool; 4]> = charges.iter().map(is_selected).collect();
+        let charges = &mut entries.charges;
+        let selected: SmallVec<[bool; 4]> =
+            charges.iter().map(|entry| is_taken(entry, charges)).collect();
         let taken = charges.iter_mut().zip(selected).filter(|&(_, taken)| taken);
         let taken = taken.map(|(entry, _)| entry.close(kept)).collect();
         drop(entries);
@@ -420,38 +423,18 @@ impl Drop for ExtraCharge<'_> {
     }
 }
 
-/// The entries that a call is about: all of them, or that of the limit with one name.
-#[derive(Clone, Copy)]
-pub(super) enum Selection<'n> {
-    All(Option<&'n str>),
-    /// Like `All`, but without a name only those that [a cost
-    /// settles](ChargeEntry::is_settled_by_cost).
-    ByCost(Option<&'n str>),
-}
-
-impl<'n> Selection<'n> {
-    const fn name(self) -> Option<&'n str> {
-        match self {
-            Self::All(name) | Self::ByCost(name) => name,
-        }
-    }
-
-    fn contains(self, entry: &ChargeEntry, charges: &[ChargeEntry]) -> bool {
-        match self {
-            Self::All(None) => true,
-            Self::All(Some(name)) | Self::ByCost(Some(name)) => entry.grant.limit().name() == name,
-            Self::ByCost(None) => entry.is_settled_by_cost(charges),
-        }
-    }
-
-    /// Whether a call that changes what was taken is about this entry. Without a name, it does not mean
-    /// the limits that count the request while it is in flight.
-    fn may_change(self, entry: &ChargeEntry, charges: &[ChargeEntry]) -> bool {
-        (self.name().is_some() || !entry.grant.is_in_flight()) && self.contains(entry, charges)
-    }
-}
-
 impl ChargeEntry {
+    /// Whether a call about the limit with this name, or about all, may change what was taken. Without
+    /// a name, it does not mean the limits that count the request while it is in flight.
+    fn is_of(&self, name: Option<&str>) -> bool {
+        name.map_or(!self.grant.is_in_flight(), |name| self.grant.limit().name() == name)
+    }
+
+    /// Whether a cost of that call concerns the entry.
+    fn is_paid_by(&self, name: Option<&str>, charges: &[Self]) -> bool {
+        self.is_of(name) && (name.is_some() || self.is_settled_by_cost(charges))
+    }
+
     /// Whether a cost settles this entry. If any rule has an explicit cost, rules that only count
     /// requests are not settled. Shadows have no influence on enforced rules. Requests in flight are
     /// settled when they end, whatever they cost.
