@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::ledger::ResponseEnd;
+use super::ledger::RunningLedger;
 
 pin_project! {
     /// The body of a response: that of the inner service, or that of a refusal.
@@ -27,7 +27,7 @@ pin_project! {
     #[project = BodyKindProjection]
     enum BodyKind<B> {
         // `end`: of a request that is in flight until the body has ended.
-        Inner { #[pin] body: B, end: Option<Arc<ResponseEnd>> },
+        Inner { #[pin] body: B, end: Option<Arc<RunningLedger>> },
         Refusal { text: RefusalText },
     }
 }
@@ -73,7 +73,7 @@ impl RefusalText {
 impl<B> ResponseBody<B> {
     /// The body of the inner service; with an `end`, of a request that is in flight until the body has
     /// ended, or is dropped.
-    pub(super) const fn inner(body: B, end: Option<Arc<ResponseEnd>>) -> Self {
+    pub(super) const fn inner(body: B, end: Option<Arc<RunningLedger>>) -> Self {
         Self { kind: BodyKind::Inner { body, end } }
     }
 

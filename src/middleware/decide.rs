@@ -8,9 +8,9 @@ use std::time::Duration;
 use http::{Response, StatusCode};
 
 use super::body::RefusalText;
-use super::ledger::RequestLedger;
+use super::ledger::{RequestLedger, RunningLedger};
 use super::lock_out;
-use super::on_response::{OnResponse, RunningLedger};
+use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::planned_rule::{Demanded, PlannedRule, RuleDemands, RuleLimit, Shadow, to_static};
 use super::queued_call::{Patience, PendingTurn, QueuedWaiter, wait};
@@ -271,7 +271,7 @@ pub(super) fn on_admission(
     }
     let fields = plan.sends_fields.then(|| plan.fields_by(demands, outcome));
     let ledger = RequestLedger::from_outcome(plan, demands, outcome);
-    OnResponse::new(fields, None, RunningLedger(ledger))
+    OnResponse::new(fields, None, ledger.map(RunningLedger))
 }
 
 /// What to do with the response of a request that was not charged.
@@ -279,7 +279,7 @@ fn uncharged(plan: &Arc<Plan>) -> OnResponse {
     let ledger = plan.tracks_charges.then(|| Arc::new(RequestLedger::new(plan)));
     let removes = plan.settings.foreign_fields == ForeignFields::Remove;
     let fields = removes.then(|| plan.fields_of(std::iter::empty()));
-    OnResponse::new(fields, None, RunningLedger(ledger))
+    OnResponse::new(fields, None, ledger.map(RunningLedger))
 }
 
 const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;

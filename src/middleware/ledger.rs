@@ -35,26 +35,35 @@ struct Entries {
     meter: Option<Meter>,
     /// Whether something counts the request while it is in flight, or may once its store answers.
     is_counted: bool,
+    /// Whether the service has responded, or has failed.
+    is_over: bool,
     /// Whether the request is no longer in flight.
     has_ended: bool,
 }
 
 type Charges = SmallVec<[ChargeEntry; 1]>;
 
-/// Ends a request that is counted while it is in flight, when its response is dropped.
+/// The ledger of a request that runs, and then of its response, which is dropped with it.
 #[derive(Debug)]
-pub(super) struct ResponseEnd(Arc<RequestLedger>);
+pub(super) struct RunningLedger(pub(super) Arc<RequestLedger>);
 
-impl ResponseEnd {
-    /// `None` if no limit counts the request while it is in flight.
-    pub(super) fn of(ledger: &Arc<RequestLedger>) -> Option<Arc<Self>> {
-        ledger.entries().is_counted.then(|| Arc::new(Self(Arc::clone(ledger))))
+impl RunningLedger {
+    /// What the body of the response has to keep: a limit may count the request while it is in flight.
+    pub(super) fn until_end(self) -> Option<Arc<Self>> {
+        let is_counted = self.0.entries().is_counted;
+        is_counted.then(|| Arc::new(self))
     }
 }
 
-impl Drop for ResponseEnd {
+impl Drop for RunningLedger {
     fn drop(&mut self) {
-        self.0.end();
+        let is_over = self.0.entries().is_over;
+        match is_over {
+            true => self.0.end(),
+            // During a panic in `call`, the service has failed; the client has not disconnected.
+            false if std::thread::panicking() => self.0.fail(),
+            false => self.0.abandon(),
+        }
     }
 }
 
@@ -183,7 +192,7 @@ impl RequestLedger {
     }
 
     /// The request is no longer in flight: gives back what counts it while it is.
-    pub(super) fn end(&self) {
+    fn end(&self) {
         let mut entries = self.entries();
         entries.has_ended = true;
         let counted = |entry: &&mut ChargeEntry| entry.is_open && entry.grant.is_in_flight();
@@ -193,11 +202,18 @@ impl RequestLedger {
         self.settle(ended, Settlement::Ended);
     }
 
+    /// The service is done with the request. Returns the meter, which settles when it is dropped.
+    fn take_meter(&self) -> Option<Meter> {
+        let mut entries = self.entries();
+        entries.is_over = true;
+        entries.meter.take()
+    }
+
     /// Applies the effects of the response: refunds, resets and settlement.
     pub(super) fn finish<R>(&self, response: &Response<R>) {
         let settles = self.plan.settings.settles;
         // Dropped at the end of this function, after the permits to settle were handed to it.
-        let meter = self.entries().meter.take();
+        let meter = self.take_meter();
         let count = meter.as_ref().and_then(Meter::leave);
         let metered = meter.as_ref().and_then(Meter::cost).cloned();
         let own: Option<&ActualCost> = response.extensions().get();
@@ -251,7 +267,7 @@ impl RequestLedger {
     pub(super) fn fail(&self) {
         self.end();
         // Dropped at the end of this function, the meter may settle, which locks its own state.
-        let meter = self.entries().meter.take();
+        let meter = self.take_meter();
         meter.as_ref().and_then(Meter::leave);
         if let Some(cost) = meter.as_ref().and_then(Meter::cost)
             && let Some(permit) = self.close_by_cost(None, Kept::Unknown)
@@ -262,7 +278,7 @@ impl RequestLedger {
 
     /// Settles a request that was dropped: by its meter, or by a full refund if the layer refunds
     /// dropped requests.
-    pub(super) fn abandon(&self) {
+    fn abandon(&self) {
         // The refund closes the entries, so the meter settles nothing.
         if self.plan.settings.refunds_dropped
             && let Some(permit) = self.close(None, Kept::Tokens(0))

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::admission::Admission;
-use super::ledger::RequestLedger;
+use super::ledger::{RequestLedger, RunningLedger};
 use super::lock_out;
-use super::on_response::{OnResponse, RunningLedger};
+use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::planned_rule::{RuleDemands, Shadow};
 use super::reject::{Refusal, Rejection, TOO_MANY};
@@ -129,7 +129,8 @@ impl QueuedTurn {
             Admission::expose(ledger, request.extensions_mut());
         }
         let waited = since.elapsed();
-        let (mut turn, ledger) = (CalledTurn(Some((pending, stay))), RunningLedger(ledger));
+        let mut turn = CalledTurn(Some((pending, stay)));
+        let running = ledger.map(RunningLedger);
         let future = service.call(request);
         // After the call, so that the requests behind this one call the service after it.
         let used = turn.use_up();
@@ -139,13 +140,13 @@ impl QueuedTurn {
         let timing = fields::server_timing(&limit, waited);
         let fields = used.filter(|_| plan.sends_fields).map(|used| {
             let levels = levels_at_turn(plan, &used);
-            if let Some(ledger) = &ledger.0 {
-                ledger.stand(&levels);
+            if let Some(running) = &running {
+                running.0.stand(&levels);
             }
             let members = levels.iter();
             plan.fields_of(members.map(|(part, level)| (part.limit(), part.key(), *level)))
         });
-        (future, OnResponse::new(fields, timing, ledger))
+        (future, OnResponse::new(fields, timing, running))
     }
 }
 
