@@ -18,11 +18,11 @@ use super::queue::{QueueRegistry, ReservedSlot, Unserved, later};
 ///
 /// Dropping the future before it completes cancels the reservation.
 pub(crate) async fn wait_for_turn(
-    mut slot: Box<dyn ReservedSlot>,
+    slot: &mut dyn ReservedSlot,
     jitter: Duration,
     drained_by: Option<Arc<QueueRegistry>>,
     expires: Option<Instant>,
-) -> Result<Box<dyn ReservedSlot>, Unserved> {
+) -> Result<(), Unserved> {
     let drain_end = || drained_by.as_ref()?.drain_instant();
     let turn = slot.enter(drained_by.is_some());
     // A waiter that enters after the drain is in none of the queues that the drain has visited, so it
@@ -59,7 +59,7 @@ pub(crate) async fn wait_for_turn(
     })
     .await?;
     if jitter.is_zero() {
-        return Ok(slot);
+        return Ok(());
     }
     let until = later(Instant::now(), jitter);
     let until = expires.map_or(until, |end| end.min(until));
@@ -72,7 +72,7 @@ pub(crate) async fn wait_for_turn(
         let end = drain_end().map_or(until, |end| end.min(until));
         // The limiter may be drained again with an earlier deadline.
         if timeout_at(end, drained).await.is_err() {
-            return Ok(slot);
+            return Ok(());
         }
     }
 }

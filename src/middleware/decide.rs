@@ -13,16 +13,13 @@ use super::lock_out;
 use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::planned_rule::{Demanded, PlannedRule, RuleDemands, RuleLimit, Shadow, to_static};
-use super::queued_call::{Patience, PendingTurn, QueuedWaiter, wait};
+use super::queued_call::{PendingTurn, counted_keys, enqueue};
 use super::reject::{Refusal, Rejection, TOO_MANY, render};
 use super::shadow;
-use super::waiter_counter::KeyHashes;
-use crate::backend::BackendError;
 use crate::fields::ForeignFields;
 use crate::key::Head;
 use crate::limiter::{
-    Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, Grant, Mode, Outcome, Place,
-    Report,
+    Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, Mode, Outcome, Report,
 };
 
 /// The decision about a request, with the reason or the response if it is rejected.
@@ -131,7 +128,10 @@ fn act<'p>(
     match decided {
         Decided::Admitted(answer) => run(plan, on_admission(plan, &demands, &answer), shadows),
         Decided::Reserved(answer, place) => {
-            enqueue(plan, submission, demands, shadows, answer, place)
+            match enqueue(plan, submission.asking, jitter, demands, shadows, answer, place) {
+                Ok(turn) => Action::Queue(turn),
+                Err(rejection) => Action::Reject(rejection),
+            }
         }
         // For want of a place in the queue, so it is not the limits that refuse it.
         Decided::Refused { answer: outcome, could_wait: true } => {
@@ -202,60 +202,6 @@ impl Submission {
         let asking = Asking { mode, longest, ..asking };
         Self { asking, status, jitter }
     }
-}
-
-/// Lets a request wait for its turn, unless the queue has filled up in the meantime.
-fn enqueue<'p>(
-    plan: &Arc<Plan>,
-    submission: Submission,
-    demands: RuleDemands<'p>,
-    shadows: Vec<Shadow>,
-    answer: CompleteAnswer,
-    place: Place,
-) -> Action<Rejection<'p>> {
-    let (asking, told) = (submission.asking, answer.wait());
-    let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
-    let grants: Vec<_> = answer.grants(owned).collect();
-    let slot = place.hold(&plan.limiter, &answer, grants.iter());
-    let (Some(queue), Some(limit), Some(slot)) =
-        (plan.settings.queue, Grant::slowest(grants.iter()).cloned(), slot)
-    else {
-        return Action::Reject(Rejection::unavailable(&BackendError::incomplete()));
-    };
-    // Counted only here: a request that need not wait does not count.
-    let guard = match plan.waiters.add(&queue, counted_keys(plan, &demands)) {
-        Ok(guard) => guard,
-        // Others have taken the places since the check. `slot` is dropped with this scope, and
-        // gives up the slot.
-        Err(status) => {
-            plan.limiter.tell(&demands, asking, &answer, Some(Outcome::QueueFull));
-            let jitter = submission.jitter;
-            let refusal = Refusal { demands, outcome: answer, status, jitter };
-            return Action::Reject(Rejection::Refused(refusal));
-        }
-    };
-    // The jitter never pushes a turn beyond the longest wait. If the request was told a later instant,
-    // it is cut when the turn comes.
-    let (max_wait, drawn) = (asking.max_wait(), submission.jitter);
-    let jitter = max_wait.checked_sub(told).map_or(drawn, |rest| drawn.min(rest));
-    let patience = (told > max_wait).then(|| {
-        let demands = to_static(&demands);
-        Patience { max_wait, demands, jitter: drawn }
-    });
-    let ledger = RequestLedger::from_outcome(plan, &demands, &answer);
-    let promised = told.saturating_add(jitter);
-    let stay = plan.limiter.join(&demands, asking, &answer, &limit, promised);
-    let waiter = QueuedWaiter { limit, guard, ledger, shadows, stay, patience };
-    Action::Queue(wait(plan, slot, jitter, waiter))
-}
-
-/// The keys for which the request counts as a waiter.
-fn counted_keys(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> KeyHashes {
-    let is_counted = |demand: &&Demand<RuleLimit<'_>>| {
-        plan.rule_at(demand.limit.rule).is_some_and(|planned| planned.is_keyed)
-    };
-    let counted = demands.iter().filter(is_counted);
-    counted.map(|demand| plan.waiters.hash(demand.limit.rule, &demand.key)).collect()
 }
 
 /// What to do with the response of an admitted request.

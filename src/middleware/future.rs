@@ -14,7 +14,7 @@ use super::body::{RefusalText, ResponseBody};
 use super::decide::{Action, PendingAction};
 use super::on_response::OnResponse;
 use super::plan::Plan;
-use super::queued_call::{PendingTurn, QueuedTurn};
+use super::queued_call::{PendingTurn, QueuedRequest};
 use super::read_on::read_on;
 use super::reject::{Rejection, render};
 use crate::key::Head;
@@ -51,7 +51,7 @@ pin_project! {
         Queued {
             waiting: PendingTurn,
             // Its turn has come; the inner service is not called yet.
-            turn: Option<Box<QueuedTurn>>,
+            turn: Option<Box<QueuedRequest>>,
             held: Option<Box<HeldRequest<S, B>>>,
         },
         Running { #[pin] future: S::Future, on_response: OnResponse },
