@@ -104,42 +104,43 @@ fn ask<'p>(
     mut demands: RuleDemands<'p>,
     shadows: Vec<Shadow>,
 ) -> Action<Rejection<'p>> {
-    let submission = Submission::new(plan, &demands);
-    let pending = match plan.limiter.ask(&mut demands, submission.asking) {
-        Asked::Decided(decided) => return act(plan, submission, demands, shadows, decided),
+    let (asking, status) = asking(plan, &demands);
+    let pending = match plan.limiter.ask(&mut demands, asking) {
+        Asked::Decided(decided) => return act(plan, (asking, status), demands, shadows, decided),
         Asked::Pending(pending) => pending,
     };
     let (plan, demands) = (Arc::clone(plan), to_static(&demands));
     Action::Pending(Box::pin(async move {
-        let decided = plan.limiter.decided(&demands, submission.asking, pending.await);
-        act(&plan, submission, demands, shadows, decided)
+        let decided = plan.limiter.decided(&demands, asking, pending.await);
+        act(&plan, (asking, status), demands, shadows, decided)
     }))
 }
 
 /// What becomes of a request by what was decided about it.
 fn act<'p>(
     plan: &Arc<Plan>,
-    submission: Submission,
+    (asking, status): (Asking, StatusCode),
     demands: RuleDemands<'p>,
     shadows: Vec<Shadow>,
     decided: Decided,
 ) -> Action<Rejection<'p>> {
-    let Submission { status, jitter, .. } = submission;
+    let jitter = || plan.limiter.random().up_to(plan.settings.jitter);
     match decided {
         Decided::Admitted(answer) => run(plan, on_admission(plan, &demands, &answer), shadows),
         Decided::Reserved(answer, place) => {
-            match enqueue(plan, submission.asking, jitter, demands, shadows, answer, place) {
+            match enqueue(plan, asking, jitter(), demands, shadows, answer, place) {
                 Ok(turn) => Action::Queue(turn),
                 Err(rejection) => Action::Reject(rejection),
             }
         }
-        // For want of a place in the queue, so it is not the limits that refuse it.
-        Decided::Refused { answer: outcome, could_wait: true } => {
-            Action::Reject(Rejection::Refused(Refusal { demands, outcome, status, jitter }))
-        }
-        Decided::Refused { answer: outcome, .. } => {
-            let status = TOO_MANY;
-            refuse(plan, Refusal { demands, outcome, status, jitter })
+        Decided::Refused { answer: outcome, could_wait } => {
+            let status = if could_wait { status } else { TOO_MANY };
+            let refusal = Refusal { demands, outcome, status, jitter: jitter() };
+            match could_wait {
+                // For want of a place in the queue, so it is not the limits that refuse it.
+                true => Action::Reject(Rejection::Refused(refusal)),
+                false => refuse(plan, refusal),
+            }
         }
         Decided::TooLarge(error) => Action::Reject(Rejection::Unasked(error)),
         Decided::Uncounted => run(plan, uncharged(plan), shadows),
@@ -169,39 +170,24 @@ fn refuse<'p>(plan: &Arc<Plan>, refusal: Refusal<'p>) -> Action<Rejection<'p>> {
     Action::Pending(Box::pin(async move { Action::Reject(lock_out::reject(plan, refusal).await) }))
 }
 
-/// What a layer asks for a request, and how it answers.
-#[derive(Clone, Copy)]
-struct Submission {
-    asking: Asking,
-    /// The status of a refusal for want of a place in the queue.
-    status: StatusCode,
-    jitter: Duration,
-}
-
-impl Submission {
-    fn new(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> Self {
-        let (limiter, queue) = (&plan.limiter, plan.settings.queue);
-        let jitter = limiter.random().up_to(plan.settings.jitter);
-        let asking = Asking::take(DecisionSource::Layer, plan.settings.on_failure);
-        let asking = Asking { refunds_dropped: plan.settings.refunds_dropped, ..asking };
-        let Some(queue) = queue else {
-            return Self { asking, status: TOO_MANY, jitter };
-        };
-        // If the queue has no room, the request reserves no slot: it could not keep it.
-        // Not counted yet: the store may admit the request at once. `enqueue` counts it.
-        let checked = plan.waiters.check(&queue, || counted_keys(plan, demands));
-        let drain = limiter.queues().time_to_drain();
-        let longest = plan.mode(demands.iter().any(Demand::is_in_flight));
-        let (mode, status) = match (checked, drain) {
-            (Ok(()), None) => (longest, TOO_MANY),
-            // The server shuts down, so the refusal is not due to the client.
-            (Ok(()), Some(end)) => (Mode::Reserve(end.min(queue.max_wait)), UNAVAILABLE),
-            (Err(_), Some(_)) => (Mode::Take, UNAVAILABLE),
-            (Err(status), None) => (Mode::Take, status),
-        };
-        let asking = Asking { mode, longest, ..asking };
-        Self { asking, status, jitter }
-    }
+/// What a layer asks for a request, and the status of a refusal for want of a place in the queue.
+fn asking(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> (Asking, StatusCode) {
+    let asking = Asking::take(DecisionSource::Layer, plan.settings.on_failure);
+    let asking = Asking { refunds_dropped: plan.settings.refunds_dropped, ..asking };
+    let Some(queue) = plan.settings.queue else { return (asking, TOO_MANY) };
+    // If the queue has no room, the request reserves no slot: it could not keep it.
+    // Not counted yet: the store may admit the request at once. `enqueue` counts it.
+    let checked = plan.waiters.check(&queue, || counted_keys(plan, demands));
+    let drain = plan.limiter.queues().time_to_drain();
+    let longest = plan.mode(demands.iter().any(Demand::is_in_flight));
+    let (mode, status) = match (checked, drain) {
+        (Ok(()), None) => (longest, TOO_MANY),
+        // The server shuts down, so the refusal is not due to the client.
+        (Ok(()), Some(end)) => (Mode::Reserve(end.min(queue.max_wait)), UNAVAILABLE),
+        (Err(_), Some(_)) => (Mode::Take, UNAVAILABLE),
+        (Err(status), None) => (Mode::Take, status),
+    };
+    (Asking { mode, longest, ..asking }, status)
 }
 
 /// What to do with the response of an admitted request.
