@@ -335,7 +335,8 @@ impl RequestLedger {
         };
         match decided {
             Decided::Admitted(answer) => {
-                Ok(Some(ExtraCharge { ledger: self, positions, demands, answer }))
+                let grants = positions.into_iter().zip(answer.grants(demands.into_iter()));
+                Ok(Some(ExtraCharge { ledger: self, grants: grants.collect() }))
             }
             Decided::Uncounted => Ok(None),
             denied => Err(denied.error(limiter, &demands, &limit, Duration::ZERO)),
@@ -398,10 +399,8 @@ impl RequestLedger {
 /// What a ledger was charged more, until that is known to stay. Dropped before, it is given back.
 pub(super) struct ExtraCharge<'l> {
     ledger: &'l RequestLedger,
-    /// Those of the entries, one for each demand; none once the charge stays.
-    positions: Vec<usize>,
-    demands: Vec<Demand<Arc<Limit>>>,
-    answer: CompleteAnswer,
+    /// Each with the position of its entry; none once the charge stays.
+    grants: Vec<(usize, Grant)>,
 }
 
 impl ExtraCharge<'_> {
@@ -411,10 +410,8 @@ impl ExtraCharge<'_> {
         // still hold. One that was closed in between has been settled without these tokens, which
         // stay taken, unless they count a request that is no longer in flight.
         let mut entries = self.ledger.entries();
-        let positions = std::mem::take(&mut self.positions).into_iter();
-        let grants = self.answer.grants(self.demands.iter().cloned());
         let mut ended = Vec::new();
-        for (position, grant) in positions.zip(grants) {
+        for (position, grant) in std::mem::take(&mut self.grants) {
             let Some(entry) = entries.charges.get_mut(position) else { continue };
             if grant.is_in_flight() && !entry.is_open {
                 ended.push(grant);
@@ -431,10 +428,7 @@ impl ExtraCharge<'_> {
 
 impl Drop for ExtraCharge<'_> {
     fn drop(&mut self) {
-        if self.positions.is_empty() {
-            return;
-        }
-        let grants = self.answer.grants(std::mem::take(&mut self.demands).into_iter());
+        let grants = std::mem::take(&mut self.grants).into_iter().map(|(_, grant)| grant);
         self.ledger.settle(grants.collect(), Settlement::LateRefund);
     }
 }
