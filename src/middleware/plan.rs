@@ -4,18 +4,15 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::log::Log;
 use super::planned_rule::{PlannedRule, RuleLimit, fixed_units};
 use super::rule::{LayerSettings, Rule, Rules};
 use super::waiter_counter::WaiterCounter;
 use crate::algebra::Units;
 use crate::fields::{
-    Dialects, FieldSet, FieldSetBuilder, ForeignFields, KeptPolicy, Member, PolicyText, RetryAfter,
-    Wording,
+    FieldSet, FieldSetBuilder, ForeignFields, KeptPolicy, Member, PolicyText, RetryAfter, Wording,
 };
 use crate::key::Key;
 use crate::limiter::{CompleteAnswer, Demand, Level, Limit, LimitUse, Mode, RateLimiter};
@@ -53,7 +50,8 @@ pub(crate) struct Plan {
     pub(super) read_on: Arc<()>,
     /// How it uses its limits, once it has made a service.
     uses: OnceLock<Box<[Arc<LimitUse>]>>,
-    pub(super) log: Log,
+    /// Whether a refusal is still to tell that no rule of the layer was given a key.
+    pub(super) lacks_key: AtomicBool,
 }
 
 /// Numbers that stand in place of those of a limit.
@@ -92,7 +90,7 @@ impl Plan {
             waiters: Arc::default(),
             read_on: Arc::default(),
             uses: OnceLock::new(),
-            log: Log::of_layer(!rules.iter().any(|rule| rule.is_key_set)),
+            lacks_key: AtomicBool::new(!rules.iter().any(|rule| rule.is_key_set)),
         };
         // One text for all requests holds only if each of them is told the same limit with the same
         // key: no rule chooses its limit, and no partition key is shown.
@@ -100,7 +98,7 @@ impl Plan {
             || plan.settings.partition_key.is_some()
             || plan.settings.foreign_fields != ForeignFields::Keep;
         let is_told_alone = plan.advertised().count() == 1
-            && (plan.dialects().is_draft_11_alone() || !plan.sends_fields);
+            && (plan.settings.style.dialects.is_draft_11_alone() || !plan.sends_fields);
         if is_told_alone && !differs {
             let mut all = std::iter::once(&mut plan.first).chain(&mut plan.rest);
             if let Some(told) = all.find(|planned| planned.rule.is_enforced_on_some()) {
@@ -140,7 +138,7 @@ impl Plan {
         }
         let is_chosen = rule.chooser.is_some();
         let is_known = !is_chosen && rule.is_enforced_on_some();
-        let cost = planned.fixed_cost().filter(|_| is_known);
+        let cost = rule.cost.fixed().filter(|_| is_known);
         let limit = Limit::clone(&rule.limit);
         let mode = self.mode(limit.quota().is_in_flight());
         let new = LimitUse { limit, is_chosen, cost, mode };
@@ -172,10 +170,6 @@ impl Plan {
     /// all.
     pub(super) fn limit(&self) -> &Limit {
         &self.advertised().next().unwrap_or(&self.first).rule.limit
-    }
-
-    const fn dialects(&self) -> Dialects {
-        self.settings.style.dialects
     }
 
     /// The limit of the first rule with the numbers in force, and what each request takes of its
@@ -280,7 +274,7 @@ impl Plan {
         members: impl Iterator<Item = (&'m Limit, &'m Key, Level)>,
     ) -> FieldSet {
         let settings = &self.settings;
-        let mut fields = FieldSetBuilder::new(self.dialects(), settings.foreign_fields);
+        let mut fields = FieldSetBuilder::new(settings.style.dialects, settings.foreign_fields);
         for (limit, key, level) in members {
             let partition_key = settings.partition_key.as_ref().and_then(|shown| shown.encode(key));
             let (policy, level) = (&self.policy(limit), &level);

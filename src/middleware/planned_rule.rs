@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::log::Log;
+use super::log::{Log, log_no_key_in_shadow};
 use super::rule::{MissingKey, NoKey};
 use super::rule::{RequestCost, Rule};
 use super::setup_check::SetupCheck;
@@ -28,10 +28,8 @@ pub(super) struct PlannedRule {
     pub(super) kept: Option<&'static KeptPolicy>,
     setup_check: SetupCheck,
     pub(super) rule: Rule,
-    /// Whether requests have different keys.
-    pub(super) is_keyed: bool,
     pub(super) policy: PolicyText,
-    pub(super) log: Log,
+    log: Log,
 }
 
 /// The limit of a request, and the position of its rule.
@@ -93,7 +91,6 @@ impl PlannedRule {
     pub(super) fn new(rule: Rule) -> Self {
         Self {
             policy: PolicyText::new(&rule.limit),
-            is_keyed: !rule.key.is_global(),
             units: fixed_units(&rule, &rule.limit),
             kept: None,
             rule,
@@ -188,7 +185,7 @@ impl PlannedRule {
             // The rule is a pure shadow, so the request passes.
             Some(status) if !self.rule.is_enforced_on_some() => {
                 self.log.no_key(limit, error, None, true);
-                self.log.no_key_in_shadow(limit, error, status);
+                log_no_key_in_shadow(limit, error, status);
             }
             status => self.log.no_key(limit, error, status, chosen.is_some()),
         }
@@ -213,11 +210,6 @@ impl PlannedRule {
                 limiter.replacements().get(&chosen).map_or(Cow::Owned(chosen), Cow::Borrowed)
             }
         })
-    }
-
-    /// What each request costs; `None` if that depends on the request.
-    pub(super) const fn fixed_cost(&self) -> Option<u64> {
-        self.rule.cost.fixed()
     }
 
     /// What a request costs; `None` if no cost was set.

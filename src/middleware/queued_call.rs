@@ -11,6 +11,7 @@ use tower_service::Service;
 use super::admission::Admission;
 use super::ledger::{RequestLedger, RunningLedger};
 use super::lock_out;
+use super::log::log_drained;
 use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::planned_rule::{RuleDemands, RuleLimit, Shadow, to_static};
@@ -117,7 +118,7 @@ fn wait(
             stay.end(step.unwrap_or(QueueStep::Drained));
         }
         let Some((_, refusal)) = late else {
-            plan.log.drained(plan.limit());
+            log_drained(plan.limit());
             return Err(Rejection::Unavailable(SOON));
         };
         // What a new request would be told that costs the same.
@@ -131,7 +132,7 @@ fn wait(
 /// The keys for which the request counts as a waiter.
 pub(super) fn counted_keys(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> KeyHashes {
     let is_counted = |demand: &&Demand<RuleLimit<'_>>| {
-        plan.rule_at(demand.limit.rule).is_some_and(|planned| planned.is_keyed)
+        plan.rule_at(demand.limit.rule).is_some_and(|planned| !planned.rule.key.is_global())
     };
     let counted = demands.iter().filter(is_counted);
     counted.map(|demand| plan.waiters.hash(demand.limit.rule, &demand.key)).collect()

@@ -7,7 +7,7 @@ use http::{Method, Response, StatusCode};
 
 use super::body::RefusalText;
 use super::call_response::{Told, is_grpc, respond, respond_to_error};
-use super::log::log_unasked;
+use super::log::{log_refused, log_unasked};
 use super::on_refusal::RefusedRequest;
 use super::plan::Plan;
 use super::planned_rule::{RuleDemands, RuleLimit, to_static};
@@ -100,7 +100,7 @@ pub(super) fn render_refusal(
     // If the queue had no room for a reserved slot, the verdict is `Reserved`: the limits that made
     // the request wait are then the ones that refuse it.
     let snapshots: Vec<_> = outcome.refused(demands).collect();
-    snapshots.iter().for_each(|snapshot| plan.log.refused(snapshot.limit(), after));
+    snapshots.iter().for_each(|snapshot| log_refused(&plan.lacks_key, snapshot.limit(), after));
     let style = &plan.settings.style;
     let fields = plan.sends_fields.then(|| plan.fields_by(demands, outcome));
     let refused = RefusedRequest {
@@ -127,7 +127,7 @@ pub(super) fn render_lone(
     head: &Head<'_>,
 ) -> Option<Response<RefusalText>> {
     let policy = plan.refusal_policy(limit).filter(|_| !is_grpc(head))?;
-    plan.log.refused(limit, Some(after));
+    log_refused(&plan.lacks_key, limit, Some(after));
     let numbers = plan.sends_fields.then(|| policy.numbers(limit, level));
     let mut response = fields::refusal_by(policy, numbers, after).map(RefusalText::Kept);
     fields::put_exact_wait(&mut response, Some(head.extensions()), after);
