@@ -8,8 +8,7 @@ use std::time::Duration;
 use http::{Extensions, Response};
 use smallvec::SmallVec;
 
-use super::actual_cost::ActualCost;
-use super::meter::Meter;
+use super::meter::{ActualCost, Meter};
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
 use super::response_head::ResponseHead;

@@ -291,7 +291,6 @@
 //! The queue releases the next request after this call of the service, or after its `poll_ready`
 //! returned `Pending`. So the inner service is called in the order of admission.
 
-mod actual_cost;
 mod admission;
 mod body;
 mod buffer_body;
@@ -331,7 +330,6 @@ mod setup_check;
 mod shadow;
 mod waiter_counter;
 
-pub use self::actual_cost::ActualCost;
 pub use self::admission::Admission;
 pub use self::body::ResponseBody;
 pub use self::buffer_body::{BufferBody, buffer_body};
@@ -344,7 +342,7 @@ pub use self::future::ResponseFuture;
 pub use self::layer::{IsOne, RateLimitLayer};
 #[cfg(feature = "axum")]
 pub(crate) use self::look::Outlook;
-pub use self::meter::Meter;
+pub use self::meter::{ActualCost, Meter};
 pub use self::on_refusal::{OnRefusal, RefusalBody, RefusedRequest};
 pub use self::portion::Portion;
 pub use self::queue::Queue;
