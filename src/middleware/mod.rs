@@ -324,8 +324,8 @@ mod read_on {
 mod reject;
 mod response_head;
 mod rule;
-mod rule_builder;
 mod service;
+mod settings;
 mod setup_check;
 mod shadow;
 mod waiter_counter;
@@ -347,7 +347,6 @@ pub use self::on_refusal::{OnRefusal, RefusalBody, RefusedRequest};
 pub use self::portion::Portion;
 pub use self::queue::Queue;
 pub use self::response_head::ResponseHead;
-pub use self::rule::{ChosenLimit, Rule};
-pub use self::rule_builder::{IntoCost, IntoRule};
+pub use self::rule::{ChosenLimit, IntoCost, IntoRule, Rule};
 pub use self::service::RateLimit;
 pub use crate::limiter::OnFailure;

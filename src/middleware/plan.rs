@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::planned_rule::{PlannedRule, RuleLimit, fixed_units};
-use super::rule::{LayerSettings, Rule, Rules};
+use super::rule::Rule;
+use super::settings::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
 use crate::algebra::Units;
 use crate::fields::{

@@ -5,11 +5,11 @@
 use std::borrow::{Borrow, Cow};
 use std::sync::Arc;
 
+use http::StatusCode;
 use smallvec::SmallVec;
 
 use super::log::{Log, log_no_key_in_shadow};
-use super::rule::{MissingKey, NoKey};
-use super::rule::{RequestCost, Rule};
+use super::rule::{MissingKey, RequestCost, Rule};
 use super::setup_check::SetupCheck;
 use crate::algebra::{Terms, Units};
 use crate::fields::{KeptPolicy, PolicyText};
@@ -229,4 +229,24 @@ pub(super) fn fixed_units(rule: &Rule, limit: &Limit) -> Option<Units> {
     let is_fixed = rule.chooser.is_none() && !limit.is_in_shards();
     let cost = rule.cost.fixed().filter(|_| is_fixed)?;
     units_of(limit, cost, Terms::AT_ONCE).ok()
+}
+
+/// A request without a usable key, which is not to run.
+pub(super) struct NoKey {
+    pub(super) status: StatusCode,
+    /// What the body says of it.
+    pub(super) detail: Option<Cow<'static, str>>,
+    /// The value of `WWW-Authenticate`.
+    pub(super) challenge: Option<&'static str>,
+}
+
+impl NoKey {
+    /// `is_chosen`: the configuration says what becomes of a request without a key.
+    pub(super) fn new(status: StatusCode, error: &KeyError, is_chosen: bool) -> Self {
+        // Most tests install no log. What was chosen for clients has the body of production.
+        let is_for_clients = is_chosen && !status.is_server_error();
+        let is_told = cfg!(debug_assertions) && error.is_missing() && !is_for_clients;
+        let challenge = error.challenge().filter(|_| status == StatusCode::UNAUTHORIZED);
+        Self { status, detail: is_told.then(|| error.message()), challenge }
+    }
 }

@@ -23,7 +23,7 @@ use http::{Method, Version, header::EXPECT};
 use http_body::Body as _;
 
 use super::plan::Plan;
-use super::rule::ReadOn;
+use super::settings::ReadOn;
 
 /// Reads on what the client still sends of this request, in a task.
 ///
