@@ -74,7 +74,7 @@ fn respond(plan: &Plan, rejection: &Rejection<'_>, head: &Head<'_>) -> Response<
 
 impl Outlook {
     fn new(mode: Mode, planned: &PlannedRule, snapshot: Snapshot) -> Self {
-        let (terms, cost) = (mode.terms(snapshot.limit()), planned.rule.cost.fixed());
+        let (terms, cost) = (mode.terms(snapshot.limit()), planned.rule.fixed_cost());
         Self { snapshot, cost, terms, stays: matches!(mode, Mode::Stay(_)) }
     }
 

@@ -139,7 +139,7 @@ impl Plan {
         }
         let is_chosen = rule.chooser.is_some();
         let is_known = !is_chosen && rule.is_enforced_on_some();
-        let cost = rule.cost.fixed().filter(|_| is_known);
+        let cost = rule.fixed_cost().filter(|_| is_known);
         let limit = Limit::clone(&rule.limit);
         let mode = self.mode(limit.quota().is_in_flight());
         let new = LimitUse { limit, is_chosen, cost, mode };

@@ -9,7 +9,7 @@ use http::StatusCode;
 use smallvec::SmallVec;
 
 use super::log::{Log, log_no_key_in_shadow};
-use super::rule::{MissingKey, RequestCost, Rule};
+use super::rule::{MissingKey, Rule};
 use super::setup_check::SetupCheck;
 use crate::algebra::{Terms, Units};
 use crate::fields::{KeptPolicy, PolicyText};
@@ -215,11 +215,7 @@ impl PlannedRule {
     /// What a request costs; `None` if no cost was set.
     #[inline(always)]
     pub(super) fn cost(&self, head: &Head<'_>) -> Option<u64> {
-        match &self.rule.cost {
-            RequestCost::Request => None,
-            RequestCost::Tokens(tokens) => Some(*tokens),
-            RequestCost::ByRequest(cost) => Some(cost(head)),
-        }
+        self.rule.cost_with.as_ref().map_or(self.rule.cost, |cost| Some(cost(head)))
     }
 }
 
@@ -227,7 +223,7 @@ impl PlannedRule {
 /// or if it takes them of two shards.
 pub(super) fn fixed_units(rule: &Rule, limit: &Limit) -> Option<Units> {
     let is_fixed = rule.chooser.is_none() && !limit.is_in_shards();
-    let cost = rule.cost.fixed().filter(|_| is_fixed)?;
+    let cost = rule.fixed_cost().filter(|_| is_fixed)?;
     units_of(limit, cost, Terms::AT_ONCE).ok()
 }
 

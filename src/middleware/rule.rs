@@ -52,7 +52,10 @@ pub struct Rule {
     pub(super) is_key_set: bool,
     /// Whether it has taken the place of another one that was chosen.
     pub(super) is_key_replaced: bool,
-    pub(super) cost: RequestCost,
+    /// What each request costs, if that was set; otherwise one token.
+    pub(super) cost: Option<u64>,
+    /// Computes what a request costs instead.
+    pub(super) cost_with: Option<Arc<dyn Fn(&Head<'_>) -> u64 + Send + Sync>>,
     /// `None`: as the error of the key says.
     pub(super) missing_key: Option<MissingKey>,
     /// The rule applies to requests for which all of these return true.
@@ -131,7 +134,7 @@ impl Rule {
     ///
     /// It takes integers of all types, as [`LimitCall::cost`](crate::limiter::LimitCall::cost).
     pub fn cost(mut self, tokens: impl IntoCost) -> Self {
-        self.cost = RequestCost::Tokens(tokens.into_cost());
+        (self.cost, self.cost_with) = (Some(tokens.into_cost()), None);
         self
     }
 
@@ -158,7 +161,7 @@ impl Rule {
     /// ```
     #[doc(alias("weight", "check_n"))]
     pub fn cost_with(mut self, cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static) -> Self {
-        self.cost = RequestCost::ByRequest(Arc::new(cost));
+        self.cost_with = Some(Arc::new(cost));
         self
     }
 
@@ -586,26 +589,6 @@ impl Rule {
 /// Chooses the limit of a request; with `None`, the request is not limited.
 pub(super) type Chooser = Arc<dyn Fn(&Head<'_>) -> Option<Arc<Limit>> + Send + Sync>;
 
-/// What a request costs.
-#[derive(Clone)]
-pub(super) enum RequestCost {
-    /// One token, since no cost was set.
-    Request,
-    Tokens(u64),
-    ByRequest(Arc<dyn Fn(&Head<'_>) -> u64 + Send + Sync>),
-}
-
-impl RequestCost {
-    /// What each request costs; `None` if that depends on the request.
-    pub(super) const fn fixed(&self) -> Option<u64> {
-        match self {
-            Self::Request => Some(1),
-            Self::Tokens(tokens) => Some(*tokens),
-            Self::ByRequest(_) => None,
-        }
-    }
-}
-
 impl Rule {
     pub(super) fn with_limit(limit: Arc<Limit>) -> Self {
         Self {
@@ -614,7 +597,8 @@ impl Rule {
             key: Arc::new(global()),
             is_key_set: false,
             is_key_replaced: false,
-            cost: RequestCost::Request,
+            cost: None,
+            cost_with: None,
             missing_key: None,
             only: Vec::new(),
             sample: Portion::ALL,
@@ -630,6 +614,11 @@ impl Rule {
         let applies_to_all = self.only.is_empty() && self.sample.is_all();
         let is_done = !self.depends_on_response() && self.block_after.is_none();
         applies_to_all && self.enforced.is_all() && is_done
+    }
+
+    /// What each request costs; `None` if that depends on the request.
+    pub(super) fn fixed_cost(&self) -> Option<u64> {
+        self.cost_with.is_none().then(|| self.cost.unwrap_or(1))
     }
 
     pub(super) const fn is_enforced_on_some(&self) -> bool {
