@@ -55,7 +55,7 @@ pub struct Rule {
     /// What each request costs, if that was set; otherwise one token.
     pub(super) cost: Option<u64>,
     /// Computes what a request costs instead.
-    pub(super) cost_with: Option<Arc<dyn Fn(&Head<'_>) -> u64 + Send + Sync>>,
+    pub(super) cost_with: Option<RequestCost>,
     /// `None`: as the error of the key says.
     pub(super) missing_key: Option<MissingKey>,
     /// The rule applies to requests for which all of these return true.
@@ -585,6 +585,9 @@ impl Rule {
         self
     }
 }
+
+/// Computes what a request costs.
+pub(super) type RequestCost = Arc<dyn Fn(&Head<'_>) -> u64 + Send + Sync>;
 
 /// Chooses the limit of a request; with `None`, the request is not limited.
 pub(super) type Chooser = Arc<dyn Fn(&Head<'_>) -> Option<Arc<Limit>> + Send + Sync>;
