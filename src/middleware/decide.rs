@@ -8,7 +8,6 @@ use http::{Response, StatusCode};
 
 use super::body::RefusalText;
 use super::ledger::{RequestLedger, RunningLedger};
-use super::lock_out;
 use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::planned_rule::{Demanded, PlannedRule, RuleDemands, RuleLimit, Shadow, to_static};
@@ -162,11 +161,11 @@ fn run<R>(plan: &Arc<Plan>, on_response: OnResponse, shadows: Vec<Shadow>) -> Ac
 
 /// Rejects a request that limits have refused, once that is counted.
 fn refuse<'p>(plan: &Arc<Plan>, refusal: Refusal<'p>) -> Action<Rejection<'p>> {
-    if !plan.counts_refusals || lock_out::counted(plan, &refusal).next().is_none() {
+    if !plan.counts_refusals || refusal.counted(plan).next().is_none() {
         return Action::Reject(Rejection::Refused(refusal));
     }
     let (plan, refusal) = (Arc::clone(plan), refusal.into_static());
-    Action::Pending(Box::pin(async move { Action::Reject(lock_out::reject(plan, refusal).await) }))
+    Action::Pending(Box::pin(async move { Action::Reject(refusal.count(plan).await) }))
 }
 
 /// What a layer asks for a request, and the status of a refusal for want of a place in the queue.

@@ -300,7 +300,6 @@ mod decide;
 mod future;
 mod layer;
 mod ledger;
-mod lock_out;
 mod log;
 #[cfg(feature = "memory")]
 mod lone;

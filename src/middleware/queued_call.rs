@@ -10,7 +10,6 @@ use tower_service::Service;
 
 use super::admission::Admission;
 use super::ledger::{RequestLedger, RunningLedger};
-use super::lock_out;
 use super::log::log_drained;
 use super::on_response::OnResponse;
 use super::plan::Plan;
@@ -123,7 +122,7 @@ fn wait(
         };
         // What a new request would be told that costs the same.
         Err(match plan.limiter.look(&refusal.demands).await {
-            Ok(outcome) => lock_out::reject(plan, Refusal { outcome, ..refusal }).await,
+            Ok(outcome) => Refusal { outcome, ..refusal }.count(plan).await,
             Err(error) => Rejection::unavailable(&error),
         })
     })

@@ -1,5 +1,6 @@
 //! Why requests do not run, and the responses to them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,10 +12,12 @@ use super::log::{log_refused, log_unasked};
 use super::on_refusal::RefusedRequest;
 use super::plan::Plan;
 use super::planned_rule::{NoKey, RuleDemands, RuleLimit, to_static};
-use crate::backend::BackendError;
+use crate::backend::{Answer, BackendError};
 use crate::fields::{self, RetryHint, SOON, Wording};
 use crate::key::Head;
-use crate::limiter::{CompleteAnswer, Demand, Level, Limit, RateLimited};
+use crate::limiter::{
+    BlockAfter, CompleteAnswer, Demand, DetachOnDrop, Level, Limit, RateLimited, refusals_to_count,
+};
 
 /// Why a request is rejected. It is data, as rendering it takes the head of the request.
 pub(super) enum Rejection<'p> {
@@ -42,6 +45,39 @@ impl Refusal<'_> {
     pub(super) fn into_static(self) -> Refusal<'static> {
         let Self { demands, outcome, status, jitter } = self;
         Refusal { demands: to_static(&demands), outcome, status, jitter }
+    }
+
+    /// What limits have refused whose rules block keys after some refusals.
+    pub(super) fn counted<'x>(
+        &'x self,
+        plan: &'x Plan,
+    ) -> impl Iterator<Item = (&'x Demand<RuleLimit<'x>>, &'x BlockAfter)> {
+        refusals_to_count(&self.demands, &self.outcome).filter_map(|demand| {
+            Some((demand, plan.rule_at(demand.limit.rule)?.rule.block_after.as_deref()?))
+        })
+    }
+}
+
+impl Refusal<'static> {
+    /// Counts the refusal for the rules that block keys after some, and returns the rejection: with the
+    /// time of the block, if that blocks a key.
+    ///
+    /// The count completes even if the client disconnects meanwhile.
+    pub(super) async fn count(mut self, plan: Arc<Plan>) -> Rejection<'static> {
+        let counting = async move {
+            let mut has_blocked = false;
+            for (demand, after) in self.counted(&plan) {
+                let (limit, key) = (demand.limit(), &demand.key);
+                has_blocked |= plan.limiter.count_refusal(limit, key, after).await;
+            }
+            if has_blocked && let Ok(outcome) = plan.limiter.look(&self.demands).await {
+                self.outcome = outcome;
+            }
+            Ok(Rejection::Refused(self))
+        };
+        // `counting` never fails.
+        let counted = DetachOnDrop::new(Answer::pending(counting)).await;
+        counted.unwrap_or_else(|error| Rejection::unavailable(&error))
     }
 }
 
