@@ -75,6 +75,8 @@ struct ChargeEntry {
     /// Whether it would have refused as a shadow. The entry is kept since its bucket can be reset,
     /// and since its cost says which other shadows are settled.
     is_refused: bool,
+    /// What the response does to it, once there is one.
+    effect: Kept,
     /// Whether it is still to be settled. Closing it comes before settling, so nothing is returned
     /// twice.
     is_open: bool,
@@ -142,6 +144,7 @@ impl RequestLedger {
                 rule: demand.limit.rule,
                 is_shadow,
                 is_refused,
+                effect: Kept::Unknown,
                 is_open: !is_refused,
                 level,
                 has_changed: false,
@@ -192,13 +195,11 @@ impl RequestLedger {
 
     /// The request is no longer in flight: gives back what counts it while it is.
     fn end(&self) {
-        let mut entries = self.entries();
-        entries.has_ended = true;
-        let counted = |entry: &&mut ChargeEntry| entry.is_open && entry.grant.is_in_flight();
-        let ended = entries.charges.iter_mut().filter(counted);
-        let ended = ended.map(|entry| entry.close(Kept::Tokens(0))).collect();
-        drop(entries);
-        self.settle(ended, Settlement::Ended);
+        // Before that, so that a shadow that is added in between ends by itself.
+        self.entries().has_ended = true;
+        let is_counted = |entry: &ChargeEntry| entry.is_open && entry.grant.is_in_flight();
+        let ended = self.take(Kept::Tokens(0), |entry, _| is_counted(entry));
+        drop(ended.map(|permit| permit.settle_by(Settlement::Ended)));
     }
 
     /// The service is done with the request. Returns the meter, which settles when it is dropped.
@@ -223,40 +224,29 @@ impl RequestLedger {
         let actual = own.or(metered.as_ref()).filter(|_| settles);
         // The rules call code of the user, which may use the ledger: it must not be locked
         // meanwhile.
-        let rules: SmallVec<[(usize, bool); 4]> = {
-            let Entries { charges, .. } = &*self.entries();
-            let is_settled =
-                |entry: &ChargeEntry| actual.is_some() && entry.is_settled_by_cost(charges);
-            charges.iter().map(|entry| (entry.rule, is_settled(entry))).collect()
-        };
+        let rules: SmallVec<[usize; 4]> =
+            self.entries().charges.iter().map(|entry| entry.rule).collect();
         let head = ResponseHead::new(response);
-        let effects = rules.into_iter().map(|(rule, settled)| (self.effect(rule, &head), settled));
-        let effects: SmallVec<[(Kept, bool); 4]> = effects.collect();
-
-        let (mut refunds, mut resets, mut settled) = (Vec::new(), Vec::new(), Vec::new());
-        let mut entries = self.entries();
-        // Looked at only now: while the rules were asked, a task of the handler may have settled
-        // some of them by its `Admission`.
-        let open = entries.charges.iter_mut().zip(effects).filter(|(entry, _)| entry.is_open);
-        for (entry, (effect, is_settled)) in open {
-            match effect {
-                Kept::Reset => resets.push(entry.close(effect)),
-                // It ends later, with its body.
-                _ if entry.grant.is_in_flight() => {}
-                Kept::Tokens(_) => refunds.push(entry.close(effect)),
-                Kept::Unknown if is_settled => settled.push(entry.close(kept)),
-                Kept::Unknown => {}
-            }
+        let effects: SmallVec<[Kept; 4]> =
+            rules.into_iter().map(|rule| self.effect(rule, &head)).collect();
+        for (entry, effect) in self.entries().charges.iter_mut().zip(effects) {
+            entry.effect = effect;
         }
-        // Unlocked before the store is called: a store that answers at once also wakes other
-        // requests, and these are code of others.
-        drop(entries);
-        // All of this completes by itself, also if the futures are dropped.
-        self.settle(refunds, Settlement::LateRefund);
-        if let Some(permit) = self.permit_of(resets) {
-            drop(permit.reset_buckets());
-        }
-        if let (Some(actual), Some(permit)) = (actual, self.permit_of(settled)) {
+        // A task of the handler may settle some of them at any time by its `Admission`, so each is closed
+        // before it is settled. All of this completes by itself, also if the futures are dropped.
+        let refunds = self.take(Kept::Tokens(0), |entry, _| {
+            // A request in flight ends later, with its body.
+            entry.is_open && matches!(entry.effect, Kept::Tokens(_)) && !entry.grant.is_in_flight()
+        });
+        drop(refunds.map(|permit| permit.settle_by(Settlement::LateRefund)));
+        let resets =
+            self.take(Kept::Reset, |entry, _| entry.is_open && matches!(entry.effect, Kept::Reset));
+        drop(resets.map(|permit| permit.reset_buckets()));
+        let Some(actual) = actual else { return };
+        let settled = self.take(kept, |entry, all| {
+            entry.is_open && matches!(entry.effect, Kept::Unknown) && entry.is_settled_by_cost(all)
+        });
+        if let Some(permit) = settled {
             actual.settle(permit);
         }
     }
@@ -279,10 +269,9 @@ impl RequestLedger {
     /// dropped requests.
     fn abandon(&self) {
         // The refund closes the entries, so the meter settles nothing.
-        if self.plan.settings.refunds_dropped
-            && let Some(permit) = self.close(None, Kept::Tokens(0))
-        {
-            drop(permit.settle_by(Settlement::LateRefund));
+        if self.plan.settings.refunds_dropped {
+            let refunded = self.close(None, Kept::Tokens(0));
+            drop(refunded.map(|permit| permit.settle_by(Settlement::LateRefund)));
         }
         self.fail();
     }
