@@ -28,8 +28,9 @@ pub(super) struct RequestLedger {
 #[derive(Default)]
 struct Entries {
     charges: Charges,
-    /// How each limit stood that would have refused as a shadow, with the position of its rule.
-    refused: Vec<(usize, Snapshot)>,
+    /// How each limit stood that would have refused as a shadow without asking the store, with the position
+    /// of its rule.
+    unasked: Vec<(usize, Snapshot)>,
     /// The meter of the request; `None` once the request is over.
     meter: Option<Meter>,
     /// Whether something counts the request while it is in flight, or may once its store answers.
@@ -72,9 +73,9 @@ struct ChargeEntry {
     rule: usize,
     /// Whether the rule was a shadow for the request.
     is_shadow: bool,
-    /// Whether it would have refused as a shadow. The entry is kept since its bucket can be reset,
-    /// and since its cost says which other shadows are settled.
-    is_refused: bool,
+    /// How the limit stood, if it would have refused as a shadow. The entry is kept since its bucket can
+    /// be reset, and since its cost says which other shadows are settled.
+    refused: Option<Box<Snapshot>>,
     /// What the response does to it, once there is one.
     effect: Kept,
     /// Whether it is still to be settled. Closing it comes before settling, so nothing is returned
@@ -112,26 +113,18 @@ impl RequestLedger {
 
     /// Adds the decision of a shadow rule.
     pub(super) fn add_shadow(&self, shadow: &Demand<RuleLimit<'static>>, outcome: &CompleteAnswer) {
-        let demands = slice::from_ref(shadow);
-        self.add(demands, outcome, true);
+        self.add(slice::from_ref(shadow), outcome, true);
         if self.entries().has_ended {
             // A store has answered after the response.
             self.end();
         }
-        if outcome.verdict() != Verdict::Refused {
-            return;
-        }
-        let refused = outcome.levels(demands);
-        let refused = refused
-            .map(|(demand, level)| (demand.limit.rule, Snapshot::new(demand.limit(), level)));
-        self.entries().refused.extend(refused);
     }
 
     /// Adds how the limits stand by which a shadow rule would have refused without asking the store.
     /// There is nothing to settle or to reset.
     pub(super) fn add_refusals(&self, rule: usize, error: &RateLimited) {
         let refused = error.snapshots().iter().map(|snapshot| (rule, snapshot.clone()));
-        self.entries().refused.extend(refused);
+        self.entries().unasked.extend(refused);
     }
 
     fn add(&self, demands: &[Demand<RuleLimit<'_>>], outcome: &CompleteAnswer, is_shadow: bool) {
@@ -143,7 +136,7 @@ impl RequestLedger {
                 grant,
                 rule: demand.limit.rule,
                 is_shadow,
-                is_refused,
+                refused: is_refused.then(|| Box::new(Snapshot::new(demand.limit(), level))),
                 effect: Kept::Unknown,
                 is_open: !is_refused,
                 level,
@@ -285,14 +278,17 @@ impl RequestLedger {
     pub(super) fn snapshots(&self, name: Option<&str>, in_shadow: bool) -> Vec<Snapshot> {
         let is_named = |limit: &Limit| name.is_none_or(|name| limit.name() == name);
         let entries = self.entries();
-        let is_selected = |entry: &&ChargeEntry| {
-            entry.is_shadow == in_shadow && !entry.is_refused && is_named(entry.grant.limit())
-        };
+        let is_selected =
+            |entry: &&ChargeEntry| entry.is_shadow == in_shadow && is_named(entry.grant.limit());
         let charged = entries.charges.iter().filter(is_selected);
-        let charged = charged.map(|entry| (entry.rule, entry.grant.snapshot()));
-        let refused = entries.refused.iter();
-        let refused = refused.filter(|(_, snapshot)| in_shadow && is_named(snapshot.limit()));
-        let mut all: Vec<_> = charged.chain(refused.cloned()).collect();
+        let snapshot = |entry: &ChargeEntry| match &entry.refused {
+            Some(refused) => Snapshot::clone(refused),
+            None => entry.grant.snapshot(),
+        };
+        let charged = charged.map(|entry| (entry.rule, snapshot(entry)));
+        let unasked = entries.unasked.iter();
+        let unasked = unasked.filter(|(_, snapshot)| in_shadow && is_named(snapshot.limit()));
+        let mut all: Vec<_> = charged.chain(unasked.cloned()).collect();
         all.sort_by_key(|(rule, _)| *rule);
         all.into_iter().map(|(_, snapshot)| snapshot).collect()
     }
