@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use http::{Extensions, Response};
@@ -16,7 +16,7 @@ use crate::algebra::Verdict;
 use crate::fields::FieldSet;
 use crate::limiter::{
     Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, DetachOnDrop, Grant, Kept,
-    Level, Limit, Permit, QueueBucket, RateLimited, ReservedSlot, Settlement, Snapshot,
+    Level, Limit, Permit, QueueBucket, RateLimited, ReservedSlot, Settlement, Snapshot, lock,
 };
 
 /// The tokens of a request, kept if its response or its handler may have an effect on them.
@@ -365,8 +365,7 @@ impl RequestLedger {
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        // A poisoned lock is harmless: no holder can panic halfway through a change.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entries)
     }
 
     /// Settles these grants, which completes by itself.

@@ -1,10 +1,10 @@
 //! Counting what a request costs, while it runs and while its response is sent.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use http::Extensions;
 
-use crate::limiter::{Permit, Settlement};
+use crate::limiter::{Permit, Settlement, lock};
 
 /// Counts what a request costs while it runs, while its response is sent, or in a task.
 ///
@@ -315,7 +315,6 @@ impl ActualCost {
     }
 
     fn lock(&self) -> MutexGuard<'_, CostState> {
-        // A poisoned lock is harmless: no holder can panic halfway through a change.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
