@@ -163,7 +163,7 @@ impl Plan {
     }
 
     /// The rules that header fields may show: those that are not pure shadows.
-    fn advertised(&self) -> impl Iterator<Item = &PlannedRule> {
+    pub(super) fn advertised(&self) -> impl Iterator<Item = &PlannedRule> {
         self.iter().filter(|planned| planned.rule.is_enforced_on_some())
     }
 

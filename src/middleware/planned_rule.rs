@@ -121,25 +121,6 @@ impl PlannedRule {
         Ok(Some(demand(limit, key, self.cost(head), position)))
     }
 
-    /// The limit and the key that a request would pay by, as a demand.
-    ///
-    /// The cost is not computed: it may depend on what this request does not have.
-    ///
-    /// # Errors
-    ///
-    /// Like [`demand`](Self::demand).
-    #[cfg(feature = "axum")]
-    pub(super) fn look<'p>(
-        &'p self,
-        limiter: &'p RateLimiter,
-        head: &Head<'_>,
-        position: usize,
-    ) -> Demanded<'p> {
-        let key = self.key(head, self.extract(head))?;
-        let choose = |key| Some(demand(self.choose(limiter, head)?, key, None, position));
-        Ok(key.and_then(choose))
-    }
-
     /// Extracts the key of a request, and looks for signs of a misconfiguration.
     #[inline(always)]
     pub(super) fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
@@ -154,7 +135,7 @@ impl PlannedRule {
 
     /// The key of a request; `None` if it is not limited.
     #[inline]
-    fn key(
+    pub(super) fn key(
         &self,
         head: &Head<'_>,
         extracted: Result<Extracted, KeyError>,
