@@ -281,11 +281,10 @@ impl RequestLedger {
         let is_selected =
             |entry: &&ChargeEntry| entry.is_shadow == in_shadow && is_named(entry.grant.limit());
         let charged = entries.charges.iter().filter(is_selected);
-        let snapshot = |entry: &ChargeEntry| match &entry.refused {
-            Some(refused) => Snapshot::clone(refused),
-            None => entry.grant.snapshot(),
-        };
-        let charged = charged.map(|entry| (entry.rule, snapshot(entry)));
+        let charged = charged.map(|entry| {
+            let refused = entry.refused.as_deref().cloned();
+            (entry.rule, refused.unwrap_or_else(|| entry.grant.snapshot()))
+        });
         let unasked = entries.unasked.iter();
         let unasked = unasked.filter(|(_, snapshot)| in_shadow && is_named(snapshot.limit()));
         let mut all: Vec<_> = charged.chain(unasked.cloned()).collect();
