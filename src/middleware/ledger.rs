@@ -16,7 +16,7 @@ use crate::algebra::Verdict;
 use crate::fields::FieldSet;
 use crate::limiter::{
     Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, DetachOnDrop, Grant, Kept,
-    Level, Limit, Permit, QueueBucket, RateLimited, ReservedSlot, Settlement, Snapshot, lock,
+    Level, Limit, Permit, RateLimited, ReservedSlot, Settlement, Snapshot, lock,
 };
 
 /// The tokens of a request, kept if its response or its handler may have an effect on them.
@@ -153,15 +153,11 @@ impl RequestLedger {
         turn.outlive_resets(&mut self.entries().charges.iter_mut().map(|entry| &mut entry.grant));
     }
 
-    /// Called when the turn of the request has come: from then on, its limits stand like this.
-    pub(super) fn stand(&self, levels: &[(&QueueBucket, Level)]) {
-        for entry in &mut self.entries().charges {
-            let is_of = |part: &QueueBucket| {
-                part.limit().name() == entry.grant.limit().name() && *part.key() == entry.grant.key
-            };
-            if let Some((_, level)) = levels.iter().find(|(part, _)| is_of(part)) {
-                entry.level = Level { cost: entry.level.cost, ..*level };
-            }
+    /// Called when the turn of the request has come: from then on, its limits stand like this, in the
+    /// order of its demands. Shadows have been added after these.
+    pub(super) fn stand(&self, levels: &[Level]) {
+        for (entry, level) in self.entries().charges.iter_mut().zip(levels) {
+            entry.level = Level { cost: entry.level.cost, ..*level };
         }
     }
 

@@ -157,11 +157,6 @@ impl Plan {
         }
     }
 
-    /// The position of the first rule with a limit of this name.
-    pub(super) fn position(&self, name: &str) -> usize {
-        self.iter().take_while(|planned| planned.rule.limit.name() != name).count()
-    }
-
     /// The rules that header fields may show: those that are not pure shadows.
     pub(super) fn advertised(&self) -> impl Iterator<Item = &PlannedRule> {
         self.iter().filter(|planned| planned.rule.is_enforced_on_some())

@@ -20,8 +20,8 @@ use super::waiter_counter::{KeyHashes, WaiterGuard};
 use crate::backend::BackendError;
 use crate::fields::{self, SOON};
 use crate::limiter::{
-    Asking, CompleteAnswer, Demand, Grant, Level, Limit, Outcome, Place, QueueBucket, QueueStay,
-    QueueStep, ReservedSlot, Unserved, UsedTurn, wait_for_turn,
+    Asking, CompleteAnswer, Demand, Grant, Limit, Outcome, Place, QueueStay, QueueStep,
+    ReservedSlot, Unserved, UsedTurn, wait_for_turn,
 };
 
 /// A request that waits, and then its turn. Dropping it frees the slot and the room in the queue for
@@ -29,6 +29,8 @@ use crate::limiter::{
 pub(super) struct QueuedRequest {
     slot: Box<dyn ReservedSlot>,
     since: Instant,
+    /// What it was granted, in the order of the rules.
+    grants: Vec<Grant>,
     /// The limit that makes it wait: of several, the one with the longest wait.
     limit: Arc<Limit>,
     /// Counts the request as a waiter until the inner service is called.
@@ -86,7 +88,7 @@ pub(super) fn enqueue<'p>(
         (max_wait, Refusal { demands, outcome: answer, status: TOO_MANY, jitter })
     });
     let request =
-        QueuedRequest { slot, since: Instant::now(), limit, guard, ledger, shadows, stay };
+        QueuedRequest { slot, since: Instant::now(), grants, limit, guard, ledger, shadows, stay };
     Ok(wait(Arc::clone(plan), Box::new(request), cut, late))
 }
 
@@ -166,7 +168,7 @@ impl QueuedRequest {
         mut service: S,
         mut request: Request<B>,
     ) -> (S::Future, OnResponse) {
-        let Self { slot, since, limit, guard, ledger, shadows, stay } = self;
+        let Self { slot, since, grants, limit, guard, ledger, shadows, stay } = self;
         // Their answers are not waited for: the request runs at its instant.
         shadow::charge_beside(plan, ledger.as_ref(), shadows);
         if let Some(ledger) = &ledger {
@@ -186,27 +188,13 @@ impl QueuedRequest {
         drop(guard);
         let timing = fields::server_timing(&limit, waited);
         let fields = used.filter(|_| plan.sends_fields).map(|used| {
-            let levels = levels_at_turn(plan, &used);
+            let levels: Vec<_> = grants.iter().map(|grant| used.level(grant)).collect();
             if let Some(running) = &running {
                 running.0.stand(&levels);
             }
-            let members = levels.iter();
-            plan.fields_of(members.map(|(part, level)| (part.limit(), part.key(), *level)))
+            let members = grants.iter().zip(levels);
+            plan.fields_of(members.map(|(grant, level)| (grant.limit(), &grant.key, level)))
         });
         (future, OnResponse::new(fields, timing, running))
     }
-}
-
-/// The limits of a request that has waited, and how they stand at its turn, in the order of the rules.
-fn levels_at_turn<'t>(plan: &Plan, turn: &'t UsedTurn) -> Vec<(&'t QueueBucket, Level)> {
-    let mut levels = Vec::new();
-    for (part, state) in &turn.buckets {
-        // A limit in shards has several parts; the fields show the first.
-        if levels.last().is_none_or(|(last, _): &(&_, _)| !part.is_of_same_limit(last)) {
-            // The cost does not matter: waiters hold all tokens, so none remain.
-            levels.push((part, Level::admitted(*state, 1, turn.at)));
-        }
-    }
-    levels.sort_by_key(|(part, _)| plan.position(part.limit().name()));
-    levels
 }
