@@ -53,7 +53,7 @@ impl Admission {
     /// Adds it to the extensions of a request, together with the ledgers of outer layers, if the layer
     /// of this ledger exposes; and a meter, if the layer settles.
     pub(super) fn expose(ledger: &Arc<RequestLedger>, extensions: &mut Extensions) {
-        if ledger.is_exposed() {
+        if ledger.plan.settings.exposes {
             let outer = extensions.get::<Self>().map_or(&[][..], |outer| &outer.ledgers);
             let ledgers = outer.iter().chain([ledger]).map(Arc::clone).collect();
             extensions.insert(Self { ledgers, only: None });

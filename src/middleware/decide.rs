@@ -69,7 +69,9 @@ fn decide_all<'p>(
             planned.demand(&plan.limiter, head, planned.extract(head), position)
         });
         match demanded {
-            Ok(Some(demand)) if planned.enforces(&demand) => demands.push(demand),
+            Ok(Some(demand)) if planned.rule.enforces(demand.limit().name(), &demand.key) => {
+                demands.push(demand);
+            }
             Ok(Some(demand)) => shadows.push(demand.with_limit(demand.limit.to_static())),
             Ok(None) => tell_unasked(plan, planned, Outcome::Exempt),
             // The key decides whether the rule is enforced. A client must not get out of a partly

@@ -21,7 +21,7 @@ use crate::limiter::{
 
 /// The tokens of a request, kept if its response or its handler may have an effect on them.
 pub(super) struct RequestLedger {
-    plan: Arc<Plan>,
+    pub(super) plan: Arc<Plan>,
     entries: Mutex<Entries>,
 }
 
@@ -168,10 +168,6 @@ impl RequestLedger {
         let enforced = || charges.iter().filter(|entry| !entry.is_shadow);
         let members = enforced().map(|one| (one.grant.limit(), &one.grant.key, one.level));
         enforced().any(|entry| entry.has_changed).then(|| self.plan.fields_of(members))
-    }
-
-    pub(super) fn is_exposed(&self) -> bool {
-        self.plan.settings.exposes
     }
 
     /// Adds a meter to the extensions of the request, if the layer settles.

@@ -37,7 +37,7 @@ pub(crate) struct Plan {
     /// Whether responses get header fields about limits.
     pub(super) sends_fields: bool,
     /// Whether refusals have the wording of a [`KeptPolicy`].
-    uses_kept_wording: bool,
+    pub(super) uses_kept_wording: bool,
     pub(super) first: PlannedRule,
     rest: Vec<PlannedRule>,
     pub(super) settings: LayerSettings,
@@ -247,11 +247,6 @@ impl Plan {
                 .find_map(|planned| planned.kept)
                 .and_then(|_| KeptPolicy::of(limit)),
         }
-    }
-
-    /// The text of the only limit, if refusals are worded as it is.
-    pub(super) fn refusal_policy(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
-        self.kept_policy(limit).filter(|_| self.uses_kept_wording)
     }
 
     /// The fields of the response to a request with this outcome.

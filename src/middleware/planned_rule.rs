@@ -99,11 +99,6 @@ impl PlannedRule {
         }
     }
 
-    /// Whether the rule is enforced for this demand; otherwise, it is a shadow.
-    pub(super) fn enforces(&self, demand: &Demand<RuleLimit<'_>>) -> bool {
-        self.rule.enforces(demand.limit().name(), &demand.key)
-    }
-
     /// Makes the demand for a request with this key, as the rule at this position.
     ///
     /// # Errors

@@ -161,7 +161,7 @@ pub(super) fn render_lone(
     after: Duration,
     head: &Head<'_>,
 ) -> Option<Response<RefusalText>> {
-    let policy = plan.refusal_policy(limit).filter(|_| !is_grpc(head))?;
+    let policy = plan.kept_policy(limit).filter(|_| plan.uses_kept_wording && !is_grpc(head))?;
     log_refused(&plan.lacks_key, limit, Some(after));
     let numbers = plan.sends_fields.then(|| policy.numbers(limit, level));
     let mut response = fields::refusal_by(policy, numbers, after).map(RefusalText::Kept);
