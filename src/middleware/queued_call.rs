@@ -1,5 +1,6 @@
 //! A request in the queue: it waits for its turn, or until it has waited for as long as it may.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::backend::BackendError;
 use crate::fields::{self, SOON};
 use crate::limiter::{
     Asking, CompleteAnswer, Demand, Grant, Limit, Outcome, Place, QueueStay, QueueStep,
-    ReservedSlot, Unserved, UsedTurn, wait_for_turn,
+    ReservedSlot, Unserved, wait_for_turn,
 };
 
 /// A request that waits, and then its turn. Dropping it frees the slot and the room in the queue for
@@ -139,27 +140,6 @@ pub(super) fn counted_keys(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> Ke
     counted.map(|demand| plan.waiters.hash(demand.limit.rule, &demand.key)).collect()
 }
 
-/// The turn of a request while its service is called. If the call panics, the request has run all
-/// the same.
-struct CalledTurn(Option<(Box<dyn ReservedSlot>, Option<QueueStay>)>);
-
-impl CalledTurn {
-    fn use_up(&mut self) -> Option<UsedTurn> {
-        let (turn, stay) = self.0.take()?;
-        let used = turn.use_up();
-        if let Some(stay) = stay {
-            stay.end(QueueStep::Served);
-        }
-        Some(used)
-    }
-}
-
-impl Drop for CalledTurn {
-    fn drop(&mut self) {
-        self.use_up();
-    }
-}
-
 impl QueuedRequest {
     /// Calls the inner service, which is ready.
     pub(super) fn call<S: Service<Request<B>>, B>(
@@ -178,16 +158,20 @@ impl QueuedRequest {
             Admission::expose(ledger, request.extensions_mut());
         }
         let waited = since.elapsed();
-        let mut turn = CalledTurn(Some((slot, stay)));
         let running = ledger.map(RunningLedger);
-        let future = service.call(request);
+        // If the call panics, the request has run all the same.
+        let called = catch_unwind(AssertUnwindSafe(|| service.call(request)));
         // After the call, so that the requests behind this one call the service after it.
-        let used = turn.use_up();
+        let used = slot.use_up();
+        if let Some(stay) = stay {
+            stay.end(QueueStep::Served);
+        }
         // The request was counted until here, so the bound of the queue includes those that wait for
         // the service.
         drop(guard);
+        let future = called.unwrap_or_else(|panic| resume_unwind(panic));
         let timing = fields::server_timing(&limit, waited);
-        let fields = used.filter(|_| plan.sends_fields).map(|used| {
+        let fields = plan.sends_fields.then(|| {
             let levels: Vec<_> = grants.iter().map(|grant| used.level(grant)).collect();
             if let Some(running) = &running {
                 running.0.stand(&levels);
