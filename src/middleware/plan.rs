@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::planned_rule::{PlannedRule, RuleLimit, fixed_units};
+use super::planned_rule::{PlannedRule, RuleLimit};
 use super::rule::Rule;
 use super::settings::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
@@ -41,9 +41,9 @@ pub(crate) struct Plan {
     pub(super) first: PlannedRule,
     rest: Vec<PlannedRule>,
     pub(super) settings: LayerSettings,
-    /// What the only limit was replaced by. There is room for some: further ones are looked up and
-    /// formatted for each request.
-    versions: [OnceLock<Version>; VERSIONS],
+    /// The first rule with the numbers by which its limit, or the only one that responses tell, was
+    /// replaced. There is room for some: further ones are looked up and formatted for each request.
+    versions: [OnceLock<PlannedRule>; VERSIONS],
     /// Which of them is in force, as far as is known; see [`usual`](Self::usual).
     in_force: AtomicUsize,
     pub(super) waiters: Arc<WaiterCounter>,
@@ -53,13 +53,6 @@ pub(crate) struct Plan {
     uses: OnceLock<Box<[Arc<LimitUse>]>>,
     /// Whether a refusal is still to tell that no rule of the layer was given a key.
     pub(super) lacks_key: AtomicBool,
-}
-
-/// Numbers that stand in place of those of a limit.
-struct Version {
-    limit: Arc<Limit>,
-    units: Option<Units>,
-    policy: Option<&'static KeptPolicy>,
 }
 
 const VERSIONS: usize = 7;
@@ -191,11 +184,11 @@ impl Plan {
             let found = count.checked_mul(VERSIONS + 1)?.checked_add(place)?;
             self.in_force.store(found, Ordering::Release);
         }
-        let Some(version) = place.checked_sub(1) else {
-            return Some((&own.rule.limit, own.units?));
+        let planned = match place.checked_sub(1) {
+            None => own,
+            Some(version) => self.versions.get(version)?.get()?,
         };
-        let Version { limit, units, .. } = self.versions.get(version)?.get()?;
-        Some((limit, (*units)?))
+        Some((&planned.rule.limit, planned.units?))
     }
 
     /// The text of the only limit of the layer, with the numbers of this one; `None` if responses need
@@ -214,8 +207,8 @@ impl Plan {
     fn other_policy(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
         let is = |known: &Arc<Limit>| std::ptr::eq(Arc::as_ptr(known), limit);
         let mut versions = self.versions.iter().map_while(OnceLock::get);
-        if let Some(version) = versions.find(|version| is(&version.limit)) {
-            return version.policy;
+        if let Some(version) = versions.find(|version| is(&version.rule.limit)) {
+            return version.kept;
         }
         let told = self.iter().find(|planned| planned.kept.is_some())?;
         if is(&told.rule.limit) {
@@ -225,7 +218,7 @@ impl Plan {
         let current =
             self.limiter.replacements().get(&told.rule.limit).filter(|current| is(current))?;
         let place = self.place_of(current)?;
-        self.versions.get(place.checked_sub(1)?)?.get()?.policy
+        self.versions.get(place.checked_sub(1)?)?.get()?.kept
     }
 
     /// The place of these numbers among the versions, counted from one. They are added if there is room.
@@ -233,20 +226,17 @@ impl Plan {
     fn place_of(&self, limit: &Arc<Limit>) -> Option<usize> {
         let place = self.versions.iter().position(|version| {
             // Another request may add one meanwhile, and then this one has the next place.
-            Arc::ptr_eq(&version.get_or_init(|| self.version(limit)).limit, limit)
+            Arc::ptr_eq(&version.get_or_init(|| self.version(limit)).rule.limit, limit)
         });
         place?.checked_add(1)
     }
 
-    fn version(&self, limit: &Arc<Limit>) -> Version {
-        Version {
-            limit: Arc::clone(limit),
-            units: fixed_units(&self.first.rule, limit),
-            policy: self
-                .iter()
-                .find_map(|planned| planned.kept)
-                .and_then(|_| KeptPolicy::of(limit)),
-        }
+    fn version(&self, limit: &Arc<Limit>) -> PlannedRule {
+        let rule = Rule { limit: Arc::clone(limit), ..self.first.rule.clone() };
+        let mut version = PlannedRule::new(rule);
+        version.kept =
+            self.iter().find_map(|planned| planned.kept).and_then(|_| KeptPolicy::of(limit));
+        version
     }
 
     /// The fields of the response to a request with this outcome.

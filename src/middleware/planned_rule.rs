@@ -91,7 +91,7 @@ impl PlannedRule {
     pub(super) fn new(rule: Rule) -> Self {
         Self {
             policy: PolicyText::new(&rule.limit),
-            units: fixed_units(&rule, &rule.limit),
+            units: fixed_units(&rule),
             kept: None,
             rule,
             log: Log::default(),
@@ -197,10 +197,10 @@ impl PlannedRule {
 
 /// The units of one bucket that each request takes of this limit; `None` if a request may take others,
 /// or if it takes them of two shards.
-pub(super) fn fixed_units(rule: &Rule, limit: &Limit) -> Option<Units> {
-    let is_fixed = rule.chooser.is_none() && !limit.is_in_shards();
+fn fixed_units(rule: &Rule) -> Option<Units> {
+    let is_fixed = rule.chooser.is_none() && !rule.limit.is_in_shards();
     let cost = rule.fixed_cost().filter(|_| is_fixed)?;
-    units_of(limit, cost, Terms::AT_ONCE).ok()
+    units_of(&rule.limit, cost, Terms::AT_ONCE).ok()
 }
 
 /// A request without a usable key, which is not to run.
