@@ -53,20 +53,16 @@ impl RefusalText {
         std::mem::replace(self, Self::None)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn bytes(&self) -> Option<&Bytes> {
         match self {
-            Self::None => 0,
-            Self::Kept(text) => text.len(),
-            Self::Own(text) => text.len(),
+            Self::None => None,
+            Self::Kept(text) => Some(text),
+            Self::Own(text) => Some(text),
         }
     }
 
-    pub(super) fn into_bytes(self) -> Option<Bytes> {
-        match self {
-            Self::None => None,
-            Self::Kept(text) => Some(text.clone()),
-            Self::Own(text) => Some(*text),
-        }
+    pub(super) fn len(&self) -> usize {
+        self.bytes().map_or(0, Bytes::len)
     }
 }
 
@@ -116,7 +112,8 @@ where
                 polled
             }
             BodyKindProjection::Refusal { text } => {
-                Poll::Ready(text.take().into_bytes().map(|text| Ok(Frame::data(text.into()))))
+                let text = text.take().bytes().cloned();
+                Poll::Ready(text.map(|text| Ok(Frame::data(text.into()))))
             }
         }
     }

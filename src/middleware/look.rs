@@ -71,7 +71,7 @@ impl Plan {
 }
 
 fn respond(plan: &Plan, rejection: &Rejection<'_>, head: &Head<'_>) -> Response<Bytes> {
-    render(plan, rejection, head).map(|text| text.into_bytes().unwrap_or_default())
+    render(plan, rejection, head).map(|text| text.bytes().cloned().unwrap_or_default())
 }
 
 impl Outlook {
