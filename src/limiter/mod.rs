@@ -229,9 +229,10 @@ pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::events::{DecisionSource, QueueStay, QueueStep};
 pub(crate) use self::grant::Grant;
 pub(crate) use self::limit_uses::LimitUse;
+pub(crate) use self::lock::lock;
 pub(crate) use self::name_table::NameTable;
 pub(crate) use self::permit::Settlement;
-pub(crate) use self::queue::{QueueBucket, ReservedSlot, Unserved, UsedTurn};
+pub(crate) use self::queue::{ReservedSlot, Unserved};
 pub(crate) use self::snapshot::{Kept, Level, Speech};
 pub(crate) use self::waiting::wait_for_turn;
 

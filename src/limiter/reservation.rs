@@ -185,12 +185,13 @@ impl Reservation {
             let ReservationInner { mut grants, slot, waits, jitter, stay } = *self.0;
             if !waits {
                 slot.into_iter().for_each(|slot| slot.keep(&mut grants.iter_mut()));
-            } else if let Some(slot) = slot {
+            } else if let Some(mut slot) = slot {
                 // Only a drainable waiter is drained, and this one is not.
-                let waiting = wait_for_turn(slot, jitter, None, None).await;
-                let Ok(turn) = waiting else { return pending().await };
-                turn.outlive_resets(&mut grants.iter_mut());
-                grants.grants.at = turn.use_up().at;
+                if wait_for_turn(&mut *slot, jitter, None, None).await.is_err() {
+                    return pending().await;
+                }
+                slot.outlive_resets(&mut grants.iter_mut());
+                grants.grants.at = slot.use_up().at;
                 if let Some(stay) = stay {
                     stay.end(QueueStep::Served);
                 }

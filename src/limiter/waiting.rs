@@ -128,11 +128,11 @@ impl PeekCall<'_> {
 ///
 /// Dropping the future before it completes cancels the reservation.
 pub(crate) async fn wait_for_turn(
-    mut slot: Box<dyn ReservedSlot>,
+    slot: &mut dyn ReservedSlot,
     jitter: Duration,
     mut drains: Option<watch::Receiver<Option<Instant>>>,
     expires: Option<Instant>,
-) -> Result<Box<dyn ReservedSlot>, Unserved> {
+) -> Result<(), Unserved> {
     let turn = slot.enter(drains.is_some());
     // A waiter that enters after the drain is in none of the queues that the drain has visited, so it
     // reads the instant itself.
@@ -168,7 +168,7 @@ pub(crate) async fn wait_for_turn(
     })
     .await?;
     if jitter.is_zero() {
-        return Ok(slot);
+        return Ok(());
     }
     let until = later(Instant::now(), jitter);
     let until = expires.map_or(until, |end| end.min(until));
@@ -186,7 +186,7 @@ pub(crate) async fn wait_for_turn(
             pending().await
         };
         if timeout_at(end, drained).await.is_err() {
-            return Ok(slot);
+            return Ok(());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Extensions;
 
-use super::ledger::{ExtraCharge, RequestLedger, Selection};
+use super::ledger::{ExtraCharge, RequestLedger};
 use crate::clock::Timestamp;
 use crate::limiter::{Kept, Limit, Permit, RateLimited, Settlement, Snapshot};
 
@@ -53,7 +53,7 @@ impl Admission {
     /// Adds it to the extensions of a request, together with the ledgers of outer layers, if the layer
     /// of this ledger exposes; and a meter, if the layer settles.
     pub(super) fn expose(ledger: &Arc<RequestLedger>, extensions: &mut Extensions) {
-        if ledger.is_exposed() {
+        if ledger.plan.settings.exposes {
             let outer = extensions.get::<Self>().map_or(&[][..], |outer| &outer.ledgers);
             let ledgers = outer.iter().chain([ledger]).map(Arc::clone).collect();
             extensions.insert(Self { ledgers, only: None });
@@ -117,8 +117,8 @@ impl Admission {
     }
 
     fn select_snapshots(&self, in_shadow: bool) -> Vec<Snapshot> {
-        let selection = Selection::All(self.name());
-        self.ledgers.iter().flat_map(|ledger| ledger.snapshots(selection, in_shadow)).collect()
+        let ledgers = self.ledgers.iter();
+        ledgers.flat_map(|ledger| ledger.snapshots(self.name(), in_shadow)).collect()
     }
 
     /// Takes this many more tokens, from all limits of a layer in one step. What outer layers have
@@ -143,7 +143,7 @@ impl Admission {
     pub async fn charge(&self, tokens: u64) -> Result<(), RateLimited> {
         let mut charged = Vec::new();
         for ledger in &self.ledgers {
-            charged.extend(ledger.charge_more(Selection::ByCost(self.name()), tokens).await?);
+            charged.extend(ledger.charge_more(self.name(), tokens).await?);
         }
         charged.into_iter().for_each(ExtraCharge::keep);
         Ok(())
@@ -167,7 +167,8 @@ impl Admission {
     /// dropped after that. If the store has not answered by then, this needs a tokio runtime in the
     /// place where the future is dropped.
     pub async fn settle(&self, actual: u64) -> Result<(), RateLimited> {
-        self.settle_selected(Selection::ByCost(self.name()), actual).await
+        let kept = Kept::Tokens(actual);
+        self.settle_each(actual, |ledger| ledger.close_by_cost(self.name(), kept)).await
     }
 
     /// Returns all tokens that were not settled yet, because the work has not run or costs nothing.
@@ -180,17 +181,16 @@ impl Admission {
     ///
     /// Like [`settle`](Self::settle).
     pub async fn refund(&self) -> Result<(), RateLimited> {
-        self.settle_selected(Selection::All(self.name()), 0).await
+        self.settle_each(0, |ledger| ledger.close(self.name(), Kept::Tokens(0))).await
     }
 
-    async fn settle_selected(
+    async fn settle_each(
         &self,
-        selection: Selection<'_>,
         actual: u64,
+        close: impl Fn(&Arc<RequestLedger>) -> Option<Permit<'static>>,
     ) -> Result<(), RateLimited> {
         // All settlements are sent before the first one is awaited.
-        let permits =
-            self.ledgers.iter().filter_map(|ledger| ledger.close(selection, Kept::Tokens(actual)));
+        let permits = self.ledgers.iter().filter_map(close);
         let settle = |permit: Permit<'static>| permit.settle_by(Settlement::All(actual));
         let settling: Vec<_> = permits.map(settle).collect();
         let mut outcome = Ok(());
@@ -213,9 +213,8 @@ impl Admission {
     ///
     /// Like [`settle`](Self::settle).
     pub async fn reset(&self) -> Result<(), RateLimited> {
-        let selection = Selection::All(self.name());
-        let resets: Vec<_> =
-            self.ledgers.iter().filter_map(|ledger| ledger.reset(selection)).collect();
+        let ledgers = self.ledgers.iter();
+        let resets: Vec<_> = ledgers.filter_map(|ledger| ledger.reset(self.name())).collect();
         let mut outcome = Ok(());
         for (limit, reset) in resets {
             outcome =
@@ -232,7 +231,7 @@ impl Admission {
     /// If several layers expose, the permit is that of the innermost layer with tokens to settle.
     #[must_use]
     pub fn permit(&self) -> Option<Permit<'static>> {
-        self.ledgers.iter().rev().find_map(|ledger| ledger.permit(Selection::All(self.name())))
+        self.ledgers.iter().rev().find_map(|ledger| ledger.permit(self.name()))
     }
 
     fn name(&self) -> Option<&str> {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::ledger::ResponseEnd;
+use super::ledger::RunningLedger;
 
 pin_project! {
     /// The body of a response: that of the inner service, or that of a refusal.
@@ -27,7 +27,7 @@ pin_project! {
     #[project = BodyKindProjection]
     enum BodyKind<B> {
         // `end`: of a request that is in flight until the body has ended.
-        Inner { #[pin] body: B, end: Option<Arc<ResponseEnd>> },
+        Inner { #[pin] body: B, end: Option<Arc<RunningLedger>> },
         Refusal { text: RefusalText },
     }
 }
@@ -53,27 +53,23 @@ impl RefusalText {
         std::mem::replace(self, Self::None)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn bytes(&self) -> Option<&Bytes> {
         match self {
-            Self::None => 0,
-            Self::Kept(text) => text.len(),
-            Self::Own(text) => text.len(),
+            Self::None => None,
+            Self::Kept(text) => Some(text),
+            Self::Own(text) => Some(text),
         }
     }
 
-    pub(super) fn into_bytes(self) -> Option<Bytes> {
-        match self {
-            Self::None => None,
-            Self::Kept(text) => Some(text.clone()),
-            Self::Own(text) => Some(*text),
-        }
+    pub(super) fn len(&self) -> usize {
+        self.bytes().map_or(0, Bytes::len)
     }
 }
 
 impl<B> ResponseBody<B> {
     /// The body of the inner service; with an `end`, of a request that is in flight until the body has
     /// ended, or is dropped.
-    pub(super) const fn inner(body: B, end: Option<Arc<ResponseEnd>>) -> Self {
+    pub(super) const fn inner(body: B, end: Option<Arc<RunningLedger>>) -> Self {
         Self { kind: BodyKind::Inner { body, end } }
     }
 
@@ -116,7 +112,8 @@ where
                 polled
             }
             BodyKindProjection::Refusal { text } => {
-                Poll::Ready(text.take().into_bytes().map(|text| Ok(Frame::data(text.into()))))
+                let text = text.take().bytes().cloned();
+                Poll::Ready(text.map(|text| Ok(Frame::data(text.into()))))
             }
         }
     }

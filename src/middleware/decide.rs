@@ -3,25 +3,21 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{Response, StatusCode};
 
 use super::body::RefusalText;
-use super::ledger::RequestLedger;
-use super::lock_out;
-use super::on_response::{OnResponse, RunningLedger};
+use super::ledger::{RequestLedger, RunningLedger};
+use super::on_response::OnResponse;
 use super::plan::Plan;
 use super::planned_rule::{Demanded, PlannedRule, RuleDemands, RuleLimit, Shadow, to_static};
-use super::queued_call::{Patience, PendingTurn, QueuedWaiter, wait};
+use super::queued_call::{PendingTurn, counted_keys, enqueue};
 use super::reject::{Refusal, Rejection, TOO_MANY, render};
 use super::shadow;
-use super::waiter_counter::KeyHashes;
-use crate::backend::BackendError;
 use crate::fields::ForeignFields;
 use crate::key::Head;
 use crate::limiter::{
-    Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, Grant, Mode, Outcome, Place,
+    Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, Mode, Outcome,
 };
 
 /// The decision about a request, with the reason or the response if it is rejected.
@@ -73,7 +69,9 @@ fn decide_all<'p>(
             planned.demand(&plan.limiter, head, planned.extract(head), position)
         });
         match demanded {
-            Ok(Some(demand)) if planned.enforces(&demand) => demands.push(demand),
+            Ok(Some(demand)) if planned.rule.enforces(demand.limit().name(), &demand.key) => {
+                demands.push(demand);
+            }
             Ok(Some(demand)) => shadows.push(demand.with_limit(demand.limit.to_static())),
             Ok(None) => tell_unasked(plan, planned, Outcome::Exempt),
             // The key decides whether the rule is enforced. A client must not get out of a partly
@@ -106,39 +104,43 @@ fn ask<'p>(
     mut demands: RuleDemands<'p>,
     shadows: Vec<Shadow>,
 ) -> Action<Rejection<'p>> {
-    let submission = Submission::new(plan, &demands);
-    let pending = match plan.limiter.ask(&mut demands, submission.asking) {
-        Asked::Decided(decided) => return act(plan, submission, demands, shadows, decided),
+    let (asking, status) = asking(plan, &demands);
+    let pending = match plan.limiter.ask(&mut demands, asking) {
+        Asked::Decided(decided) => return act(plan, (asking, status), demands, shadows, decided),
         Asked::Pending(pending) => pending,
     };
     let (plan, demands) = (Arc::clone(plan), to_static(&demands));
     Action::Pending(Box::pin(async move {
-        let decided = plan.limiter.decided(&demands, submission.asking, pending.await);
-        act(&plan, submission, demands, shadows, decided)
+        let decided = plan.limiter.decided(&demands, asking, pending.await);
+        act(&plan, (asking, status), demands, shadows, decided)
     }))
 }
 
 /// What becomes of a request by what was decided about it.
 fn act<'p>(
     plan: &Arc<Plan>,
-    submission: Submission,
+    (asking, status): (Asking, StatusCode),
     demands: RuleDemands<'p>,
     shadows: Vec<Shadow>,
     decided: Decided,
 ) -> Action<Rejection<'p>> {
-    let Submission { status, jitter, .. } = submission;
+    let jitter = || plan.limiter.random().up_to(plan.settings.jitter);
     match decided {
         Decided::Admitted(answer) => run(plan, on_admission(plan, &demands, &answer), shadows),
         Decided::Reserved(answer, place) => {
-            enqueue(plan, submission, demands, shadows, answer, place)
+            match enqueue(plan, asking, jitter(), demands, shadows, answer, place) {
+                Ok(turn) => Action::Queue(turn),
+                Err(rejection) => Action::Reject(rejection),
+            }
         }
-        // For want of a place in the queue, so it is not the limits that refuse it.
-        Decided::Refused { answer: outcome, could_wait: true } => {
-            Action::Reject(Rejection::Refused(Refusal { demands, outcome, status, jitter }))
-        }
-        Decided::Refused { answer: outcome, .. } => {
-            let status = TOO_MANY;
-            refuse(plan, Refusal { demands, outcome, status, jitter })
+        Decided::Refused { answer: outcome, could_wait } => {
+            let status = if could_wait { status } else { TOO_MANY };
+            let refusal = Refusal { demands, outcome, status, jitter: jitter() };
+            match could_wait {
+                // For want of a place in the queue, so it is not the limits that refuse it.
+                true => Action::Reject(Rejection::Refused(refusal)),
+                false => refuse(plan, refusal),
+            }
         }
         Decided::TooLarge(error) => Action::Reject(Rejection::Unasked(error)),
         Decided::Uncounted => run(plan, uncharged(plan), shadows),
@@ -161,100 +163,31 @@ fn run<R>(plan: &Arc<Plan>, on_response: OnResponse, shadows: Vec<Shadow>) -> Ac
 
 /// Rejects a request that limits have refused, once that is counted.
 fn refuse<'p>(plan: &Arc<Plan>, refusal: Refusal<'p>) -> Action<Rejection<'p>> {
-    if !plan.counts_refusals || lock_out::counted(plan, &refusal).next().is_none() {
+    if !plan.counts_refusals || refusal.counted(plan).next().is_none() {
         return Action::Reject(Rejection::Refused(refusal));
     }
     let (plan, refusal) = (Arc::clone(plan), refusal.into_static());
-    Action::Pending(Box::pin(async move { Action::Reject(lock_out::reject(plan, refusal).await) }))
+    Action::Pending(Box::pin(async move { Action::Reject(refusal.count(plan).await) }))
 }
 
-/// What a layer asks for a request, and how it answers.
-#[derive(Clone, Copy)]
-struct Submission {
-    asking: Asking,
-    /// The status of a refusal for want of a place in the queue.
-    status: StatusCode,
-    jitter: Duration,
-}
-
-impl Submission {
-    fn new(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> Self {
-        let (limiter, queue) = (&plan.limiter, plan.settings.queue);
-        let jitter = limiter.random().up_to(plan.settings.jitter);
-        let asking = Asking::take(DecisionSource::Layer, plan.settings.on_failure);
-        let asking = Asking { refunds_dropped: plan.settings.refunds_dropped, ..asking };
-        let Some(queue) = queue else {
-            return Self { asking, status: TOO_MANY, jitter };
-        };
-        // If the queue has no room, the request reserves no slot: it could not keep it.
-        // Not counted yet: the store may admit the request at once. `enqueue` counts it.
-        let checked = plan.waiters.check(&queue, || counted_keys(plan, demands));
-        let drain = limiter.queues().time_to_drain();
-        let longest = plan.mode(demands.iter().any(Demand::is_in_flight));
-        let (mode, status) = match (checked, drain) {
-            (Ok(()), None) => (longest, TOO_MANY),
-            // The server shuts down, so the refusal is not due to the client.
-            (Ok(()), Some(end)) => (Mode::Reserve(end.min(queue.max_wait)), UNAVAILABLE),
-            (Err(_), Some(_)) => (Mode::Take, UNAVAILABLE),
-            (Err(status), None) => (Mode::Take, status),
-        };
-        let asking = Asking { mode, longest, ..asking };
-        Self { asking, status, jitter }
-    }
-}
-
-/// Lets a request wait for its turn, unless the queue has filled up in the meantime.
-fn enqueue<'p>(
-    plan: &Arc<Plan>,
-    submission: Submission,
-    demands: RuleDemands<'p>,
-    shadows: Vec<Shadow>,
-    answer: CompleteAnswer,
-    place: Place,
-) -> Action<Rejection<'p>> {
-    let (asking, told) = (submission.asking, answer.wait());
-    let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
-    let grants: Vec<_> = answer.grants(owned).collect();
-    let slot = place.hold(&plan.limiter, &answer, grants.iter());
-    let (Some(queue), Some(limit), Some(slot)) =
-        (plan.settings.queue, Grant::slowest(grants.iter()).cloned(), slot)
-    else {
-        return Action::Reject(Rejection::unavailable(&BackendError::incomplete()));
+/// What a layer asks for a request, and the status of a refusal for want of a place in the queue.
+fn asking(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> (Asking, StatusCode) {
+    let asking = Asking::take(DecisionSource::Layer, plan.settings.on_failure);
+    let asking = Asking { refunds_dropped: plan.settings.refunds_dropped, ..asking };
+    let Some(queue) = plan.settings.queue else { return (asking, TOO_MANY) };
+    // If the queue has no room, the request reserves no slot: it could not keep it.
+    // Not counted yet: the store may admit the request at once. `enqueue` counts it.
+    let checked = plan.waiters.check(&queue, || counted_keys(plan, demands));
+    let drain = plan.limiter.queues().time_to_drain();
+    let longest = plan.mode(demands.iter().any(Demand::is_in_flight));
+    let (mode, status) = match (checked, drain) {
+        (Ok(()), None) => (longest, TOO_MANY),
+        // The server shuts down, so the refusal is not due to the client.
+        (Ok(()), Some(end)) => (Mode::Reserve(end.min(queue.max_wait)), UNAVAILABLE),
+        (Err(_), Some(_)) => (Mode::Take, UNAVAILABLE),
+        (Err(status), None) => (Mode::Take, status),
     };
-    // Counted only here: a request that need not wait does not count.
-    let guard = match plan.waiters.add(&queue, counted_keys(plan, &demands)) {
-        Ok(guard) => guard,
-        // Others have taken the places since the check. `slot` is dropped with this scope, and
-        // gives up the slot.
-        Err(status) => {
-            plan.limiter.tell(&demands, asking, &answer, Some(Outcome::QueueFull));
-            let jitter = submission.jitter;
-            let refusal = Refusal { demands, outcome: answer, status, jitter };
-            return Action::Reject(Rejection::Refused(refusal));
-        }
-    };
-    // The jitter never pushes a turn beyond the longest wait. If the request was told a later instant,
-    // it is cut when the turn comes.
-    let (max_wait, drawn) = (asking.max_wait(), submission.jitter);
-    let jitter = max_wait.checked_sub(told).map_or(drawn, |rest| drawn.min(rest));
-    let patience = (told > max_wait).then(|| {
-        let demands = to_static(&demands);
-        Patience { max_wait, demands, jitter: drawn }
-    });
-    let ledger = RequestLedger::from_outcome(plan, &demands, &answer);
-    let promised = told.saturating_add(jitter);
-    let stay = plan.limiter.join(&demands, asking, &answer, &limit, promised);
-    let waiter = QueuedWaiter { limit, guard, ledger, shadows, stay, patience };
-    Action::Queue(wait(plan, slot, jitter, waiter))
-}
-
-/// The keys for which the request counts as a waiter.
-fn counted_keys(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> KeyHashes {
-    let is_counted = |demand: &&Demand<RuleLimit<'_>>| {
-        plan.rule_at(demand.limit.rule).is_some_and(|planned| planned.is_keyed)
-    };
-    let counted = demands.iter().filter(is_counted);
-    counted.map(|demand| plan.waiters.hash(demand.limit.rule, &demand.key)).collect()
+    (Asking { mode, longest, ..asking }, status)
 }
 
 /// What to do with the response of an admitted request.
@@ -270,7 +203,7 @@ pub(super) fn on_admission(
     }
     let fields = plan.sends_fields.then(|| plan.fields_by(demands, outcome));
     let ledger = RequestLedger::from_outcome(plan, demands, outcome);
-    OnResponse::new(fields, None, RunningLedger(ledger))
+    OnResponse::new(fields, None, ledger.map(RunningLedger))
 }
 
 /// What to do with the response of a request that was not charged.
@@ -278,7 +211,7 @@ fn uncharged(plan: &Arc<Plan>) -> OnResponse {
     let ledger = plan.tracks_charges.then(|| Arc::new(RequestLedger::new(plan)));
     let removes = plan.settings.foreign_fields == ForeignFields::Remove;
     let fields = removes.then(|| plan.fields_of(std::iter::empty()));
-    OnResponse::new(fields, None, RunningLedger(ledger))
+    OnResponse::new(fields, None, ledger.map(RunningLedger))
 }
 
 const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;

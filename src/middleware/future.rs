@@ -14,7 +14,7 @@ use super::body::{RefusalText, ResponseBody};
 use super::decide::{Action, PendingAction};
 use super::on_response::OnResponse;
 use super::plan::Plan;
-use super::queued_call::{PendingTurn, QueuedTurn};
+use super::queued_call::{PendingTurn, QueuedRequest};
 use super::read_on::read_on;
 use super::reject::{Rejection, render};
 use crate::key::Head;
@@ -48,12 +48,9 @@ pin_project! {
         Rejected { response: Option<Response<RefusalText>> },
         // Boxed: most requests are decided at once, and their futures stay small.
         Deciding { pending: PendingAction, held: Option<Box<HeldRequest<S, B>>> },
-        Queued {
-            waiting: PendingTurn,
-            // Its turn has come; the inner service is not called yet.
-            turn: Option<Box<QueuedTurn>>,
-            held: Option<Box<HeldRequest<S, B>>>,
-        },
+        Queued { waiting: PendingTurn, held: Option<Box<HeldRequest<S, B>>> },
+        // Its turn has come; the inner service is not called yet.
+        Turn { turn: Option<(Box<QueuedRequest>, Box<HeldRequest<S, B>>)> },
         Running { #[pin] future: S::Future, on_response: OnResponse },
     }
 }
@@ -149,28 +146,24 @@ where
                         Action::Pending(pending) => Self::Deciding { pending, held: Some(held) },
                     }
                 }
-                ResponseStateProjection::Queued { waiting, turn, held } => {
-                    if turn.is_none() {
-                        match ready!(waiting.as_mut().poll(cx)) {
-                            Ok(come) => *turn = Some(come),
-                            Err(rejection) => {
-                                let Some(held) = held.take() else { return Poll::Pending };
-                                self.set(Self::rejected(*held, &rejection));
-                                continue;
-                            }
-                        }
+                ResponseStateProjection::Queued { waiting, held } => {
+                    let left = ready!(waiting.as_mut().poll(cx));
+                    let Some(held) = held.take() else { return Poll::Pending };
+                    match left {
+                        Ok(turn) => Self::Turn { turn: Some((turn, held)) },
+                        Err(rejection) => Self::rejected(*held, &rejection),
                     }
-                    let Some(waiter) = held.as_mut() else { return Poll::Pending };
+                }
+                ResponseStateProjection::Turn { turn } => {
+                    let Some((_, held)) = turn.as_mut() else { return Poll::Pending };
                     // Only after the turn: a service that was ready before would hold its resource
                     // during the wait. Meanwhile the turn is kept, which delays no other waiter.
-                    if let Err(error) = ready!(waiter.service.poll_ready(cx)) {
-                        // Dropping both frees the slot and the room in the queue for other requests.
-                        drop((turn.take(), held.take()));
+                    let ready = ready!(held.service.poll_ready(cx));
+                    // Dropped after an error, it frees the slot and the room in the queue for others.
+                    let Some((turn, held)) = turn.take() else { return Poll::Pending };
+                    if let Err(error) = ready {
                         return Poll::Ready(Err(error));
                     }
-                    let (Some(held), Some(turn)) = (held.take(), turn.take()) else {
-                        return Poll::Pending;
-                    };
                     let HeldRequest { service, request, plan } = *held;
                     let (future, on_response) = turn.call(&plan, service, request);
                     Self::Running { future, on_response }
@@ -191,7 +184,7 @@ where
     {
         // The ready service may hold a resource that other requests need while this one waits.
         held.service = held.service.clone();
-        Self::Queued { waiting, turn: None, held: Some(held) }
+        Self::Queued { waiting, held: Some(held) }
     }
 
     fn rejected(held: HeldRequest<S, B>, rejection: &Rejection<'_>) -> Self
@@ -225,7 +218,7 @@ where
         f.write_str(match self.state {
             ResponseState::Rejected { .. } => "ResponseFuture(rejected)",
             ResponseState::Deciding { .. } => "ResponseFuture(deciding)",
-            ResponseState::Queued { .. } => "ResponseFuture(queued)",
+            ResponseState::Queued { .. } | ResponseState::Turn { .. } => "ResponseFuture(queued)",
             ResponseState::Running { .. } => "ResponseFuture(running)",
         })
     }

@@ -12,8 +12,9 @@ use super::call_response::ResponseStyle;
 use super::on_refusal::OnRefusal;
 use super::plan::Plan;
 use super::queue::Queue;
-use super::rule::{ChosenLimit, LayerSettings, ReadOn, Rule, Rules};
+use super::rule::{ChosenLimit, Rule};
 use super::service::RateLimit;
+use super::settings::{LayerSettings, ReadOn, Rules};
 use super::{IntoCost, IntoRule, Portion, ResponseHead};
 use crate::backend::Key;
 use crate::fields::{Dialect, Dialects, ForeignFields, PartitionKey, RetryAfter};
@@ -92,7 +93,7 @@ macro_rules! options_of_one_rule {
             where
                 R: IsOne,
             {
-                self.with_rule(|rule| rule.$name($($value),*))
+                self.with_rules(|rules| rules.first = rules.first.clone().$name($($value),*))
             }
         )*}
     };
@@ -543,10 +544,6 @@ impl<R> RateLimitLayer<R> {
 
     fn with_style(self, change: impl FnOnce(&mut ResponseStyle)) -> Self {
         self.with(|settings| change(&mut settings.style))
-    }
-
-    fn with_rule(self, change: impl FnOnce(Rule) -> Rule) -> Self {
-        self.with_rules(|rules| rules.first = change(rules.first.clone()))
     }
 
     fn with_rules(self, change: impl FnOnce(&mut Rules)) -> Self {

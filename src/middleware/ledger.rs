@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use http::{Extensions, Response};
 use smallvec::SmallVec;
 
-use super::actual_cost::ActualCost;
-use super::meter::Meter;
+use super::meter::{ActualCost, Meter};
 use super::plan::Plan;
 use super::planned_rule::RuleLimit;
 use super::response_head::ResponseHead;
@@ -17,44 +16,54 @@ use crate::algebra::Verdict;
 use crate::fields::FieldSet;
 use crate::limiter::{
     Asked, Asking, CompleteAnswer, Decided, DecisionSource, Demand, DetachOnDrop, Grant, Kept,
-    Level, Limit, Permit, QueueBucket, RateLimited, ReservedSlot, Settlement, Snapshot,
+    Level, Limit, Permit, RateLimited, ReservedSlot, Settlement, Snapshot, lock,
 };
 
 /// The tokens of a request, kept if its response or its handler may have an effect on them.
 pub(super) struct RequestLedger {
-    plan: Arc<Plan>,
+    pub(super) plan: Arc<Plan>,
     entries: Mutex<Entries>,
 }
 
 #[derive(Default)]
 struct Entries {
     charges: Charges,
-    /// How each limit stood that would have refused as a shadow, with the position of its rule.
-    refused: Vec<(usize, Snapshot)>,
+    /// How each limit stood that would have refused as a shadow without asking the store, with the position
+    /// of its rule.
+    unasked: Vec<(usize, Snapshot)>,
     /// The meter of the request; `None` once the request is over.
     meter: Option<Meter>,
     /// Whether something counts the request while it is in flight, or may once its store answers.
     is_counted: bool,
+    /// Whether the service has responded, or has failed.
+    is_over: bool,
     /// Whether the request is no longer in flight.
     has_ended: bool,
 }
 
 type Charges = SmallVec<[ChargeEntry; 1]>;
 
-/// Ends a request that is counted while it is in flight, when its response is dropped.
+/// The ledger of a request that runs, and then of its response, which is dropped with it.
 #[derive(Debug)]
-pub(super) struct ResponseEnd(Arc<RequestLedger>);
+pub(super) struct RunningLedger(pub(super) Arc<RequestLedger>);
 
-impl ResponseEnd {
-    /// `None` if no limit counts the request while it is in flight.
-    pub(super) fn of(ledger: &Arc<RequestLedger>) -> Option<Arc<Self>> {
-        ledger.entries().is_counted.then(|| Arc::new(Self(Arc::clone(ledger))))
+impl RunningLedger {
+    /// What the body of the response has to keep: a limit may count the request while it is in flight.
+    pub(super) fn until_end(self) -> Option<Arc<Self>> {
+        let is_counted = self.0.entries().is_counted;
+        is_counted.then(|| Arc::new(self))
     }
 }
 
-impl Drop for ResponseEnd {
+impl Drop for RunningLedger {
     fn drop(&mut self) {
-        self.0.end();
+        let is_over = self.0.entries().is_over;
+        match is_over {
+            true => self.0.end(),
+            // During a panic in `call`, the service has failed; the client has not disconnected.
+            false if std::thread::panicking() => self.0.fail(),
+            false => self.0.abandon(),
+        }
     }
 }
 
@@ -64,9 +73,11 @@ struct ChargeEntry {
     rule: usize,
     /// Whether the rule was a shadow for the request.
     is_shadow: bool,
-    /// Whether it would have refused as a shadow. The entry is kept since its bucket can be reset,
-    /// and since its cost says which other shadows are settled.
-    is_refused: bool,
+    /// How the limit stood, if it would have refused as a shadow. The entry is kept since its bucket can
+    /// be reset, and since its cost says which other shadows are settled.
+    refused: Option<Box<Snapshot>>,
+    /// What the response does to it, once there is one.
+    effect: Kept,
     /// Whether it is still to be settled. Closing it comes before settling, so nothing is returned
     /// twice.
     is_open: bool,
@@ -102,26 +113,18 @@ impl RequestLedger {
 
     /// Adds the decision of a shadow rule.
     pub(super) fn add_shadow(&self, shadow: &Demand<RuleLimit<'static>>, outcome: &CompleteAnswer) {
-        let demands = slice::from_ref(shadow);
-        self.add(demands, outcome, true);
+        self.add(slice::from_ref(shadow), outcome, true);
         if self.entries().has_ended {
             // A store has answered after the response.
             self.end();
         }
-        if outcome.verdict() != Verdict::Refused {
-            return;
-        }
-        let refused = outcome.levels(demands);
-        let refused = refused
-            .map(|(demand, level)| (demand.limit.rule, Snapshot::new(demand.limit(), level)));
-        self.entries().refused.extend(refused);
     }
 
     /// Adds how the limits stand by which a shadow rule would have refused without asking the store.
     /// There is nothing to settle or to reset.
     pub(super) fn add_refusals(&self, rule: usize, error: &RateLimited) {
         let refused = error.snapshots().iter().map(|snapshot| (rule, snapshot.clone()));
-        self.entries().refused.extend(refused);
+        self.entries().unasked.extend(refused);
     }
 
     fn add(&self, demands: &[Demand<RuleLimit<'_>>], outcome: &CompleteAnswer, is_shadow: bool) {
@@ -133,7 +136,8 @@ impl RequestLedger {
                 grant,
                 rule: demand.limit.rule,
                 is_shadow,
-                is_refused,
+                refused: is_refused.then(|| Box::new(Snapshot::new(demand.limit(), level))),
+                effect: Kept::Unknown,
                 is_open: !is_refused,
                 level,
                 has_changed: false,
@@ -149,15 +153,11 @@ impl RequestLedger {
         turn.outlive_resets(&mut self.entries().charges.iter_mut().map(|entry| &mut entry.grant));
     }
 
-    /// Called when the turn of the request has come: from then on, its limits stand like this.
-    pub(super) fn stand(&self, levels: &[(&QueueBucket, Level)]) {
-        for entry in &mut self.entries().charges {
-            let is_of = |part: &QueueBucket| {
-                part.limit.name() == entry.grant.limit().name() && part.key == entry.grant.key
-            };
-            if let Some((_, level)) = levels.iter().find(|(part, _)| is_of(part)) {
-                entry.level = Level { cost: entry.level.cost, ..*level };
-            }
+    /// Called when the turn of the request has come: from then on, its limits stand like this, in the
+    /// order of its demands. Shadows have been added after these.
+    pub(super) fn stand(&self, levels: &[Level]) {
+        for (entry, level) in self.entries().charges.iter_mut().zip(levels) {
+            entry.level = Level { cost: entry.level.cost, ..*level };
         }
     }
 
@@ -170,10 +170,6 @@ impl RequestLedger {
         enforced().any(|entry| entry.has_changed).then(|| self.plan.fields_of(members))
     }
 
-    pub(super) fn is_exposed(&self) -> bool {
-        self.plan.settings.exposes
-    }
-
     /// Adds a meter to the extensions of the request, if the layer settles.
     pub(super) fn open_meter(&self, extensions: &mut Extensions) {
         if self.plan.settings.settles {
@@ -183,23 +179,28 @@ impl RequestLedger {
     }
 
     /// The request is no longer in flight: gives back what counts it while it is.
-    pub(super) fn end(&self) {
+    fn end(&self) {
+        // Before that, so that a shadow that is added in between ends by itself.
+        self.entries().has_ended = true;
+        let is_counted = |entry: &ChargeEntry| entry.is_open && entry.grant.is_in_flight();
+        let ended = self.take(Kept::Tokens(0), |entry, _| is_counted(entry));
+        drop(ended.map(|permit| permit.settle_by(Settlement::Ended)));
+    }
+
+    /// The service is done with the request. Returns the meter, which settles when it is dropped.
+    fn take_meter(&self) -> Option<Meter> {
         let mut entries = self.entries();
-        entries.has_ended = true;
-        let counted = |entry: &&mut ChargeEntry| entry.is_open && entry.grant.is_in_flight();
-        let ended = entries.charges.iter_mut().filter(counted);
-        let ended = ended.map(|entry| entry.close(Kept::Tokens(0))).collect();
-        drop(entries);
-        self.settle(ended, Settlement::Ended);
+        entries.is_over = true;
+        entries.meter.take()
     }
 
     /// Applies the effects of the response: refunds, resets and settlement.
     pub(super) fn finish<R>(&self, response: &Response<R>) {
         let settles = self.plan.settings.settles;
         // Dropped at the end of this function, after the permits to settle were handed to it.
-        let meter = self.entries().meter.take();
+        let meter = self.take_meter();
         let count = meter.as_ref().and_then(Meter::leave);
-        let metered = meter.as_ref().and_then(Meter::cost).cloned().map(ActualCost::from_pending);
+        let metered = meter.as_ref().and_then(Meter::cost).cloned();
         let own: Option<&ActualCost> = response.extensions().get();
         let kept = match own.map_or(count, ActualCost::known) {
             Some(tokens) => Kept::Tokens(tokens),
@@ -208,40 +209,29 @@ impl RequestLedger {
         let actual = own.or(metered.as_ref()).filter(|_| settles);
         // The rules call code of the user, which may use the ledger: it must not be locked
         // meanwhile.
-        let rules: SmallVec<[(usize, bool); 4]> = {
-            let Entries { charges, .. } = &*self.entries();
-            let is_settled =
-                |entry: &ChargeEntry| actual.is_some() && entry.is_settled_by_cost(charges);
-            charges.iter().map(|entry| (entry.rule, is_settled(entry))).collect()
-        };
+        let rules: SmallVec<[usize; 4]> =
+            self.entries().charges.iter().map(|entry| entry.rule).collect();
         let head = ResponseHead::new(response);
-        let effects = rules.into_iter().map(|(rule, settled)| (self.effect(rule, &head), settled));
-        let effects: SmallVec<[(Kept, bool); 4]> = effects.collect();
-
-        let (mut refunds, mut resets, mut settled) = (Vec::new(), Vec::new(), Vec::new());
-        let mut entries = self.entries();
-        // Looked at only now: while the rules were asked, a task of the handler may have settled
-        // some of them by its `Admission`.
-        let open = entries.charges.iter_mut().zip(effects).filter(|(entry, _)| entry.is_open);
-        for (entry, (effect, is_settled)) in open {
-            match effect {
-                Kept::Reset => resets.push(entry.close(effect)),
-                // It ends later, with its body.
-                _ if entry.grant.is_in_flight() => {}
-                Kept::Tokens(_) => refunds.push(entry.close(effect)),
-                Kept::Unknown if is_settled => settled.push(entry.close(kept)),
-                Kept::Unknown => {}
-            }
+        let effects: SmallVec<[Kept; 4]> =
+            rules.into_iter().map(|rule| self.effect(rule, &head)).collect();
+        for (entry, effect) in self.entries().charges.iter_mut().zip(effects) {
+            entry.effect = effect;
         }
-        // Unlocked before the store is called: a store that answers at once also wakes other
-        // requests, and these are code of others.
-        drop(entries);
-        // All of this completes by itself, also if the futures are dropped.
-        self.settle(refunds, Settlement::LateRefund);
-        if let Some(permit) = self.permit_of(resets) {
-            drop(permit.reset_buckets());
-        }
-        if let (Some(actual), Some(permit)) = (actual, self.permit_of(settled)) {
+        // A task of the handler may settle some of them at any time by its `Admission`, so each is closed
+        // before it is settled. All of this completes by itself, also if the futures are dropped.
+        let refunds = self.take(Kept::Tokens(0), |entry, _| {
+            // A request in flight ends later, with its body.
+            entry.is_open && matches!(entry.effect, Kept::Tokens(_)) && !entry.grant.is_in_flight()
+        });
+        drop(refunds.map(|permit| permit.settle_by(Settlement::LateRefund)));
+        let resets =
+            self.take(Kept::Reset, |entry, _| entry.is_open && matches!(entry.effect, Kept::Reset));
+        drop(resets.map(|permit| permit.reset_buckets()));
+        let Some(actual) = actual else { return };
+        let settled = self.take(kept, |entry, all| {
+            entry.is_open && matches!(entry.effect, Kept::Unknown) && entry.is_settled_by_cost(all)
+        });
+        if let Some(permit) = settled {
             actual.settle(permit);
         }
     }
@@ -251,10 +241,10 @@ impl RequestLedger {
     pub(super) fn fail(&self) {
         self.end();
         // Dropped at the end of this function, the meter may settle, which locks its own state.
-        let meter = self.entries().meter.take();
+        let meter = self.take_meter();
         meter.as_ref().and_then(Meter::leave);
         if let Some(cost) = meter.as_ref().and_then(Meter::cost)
-            && let Some(permit) = self.close(Selection::ByCost(None), Kept::Unknown)
+            && let Some(permit) = self.close_by_cost(None, Kept::Unknown)
         {
             cost.settle(permit);
         }
@@ -262,12 +252,11 @@ impl RequestLedger {
 
     /// Settles a request that was dropped: by its meter, or by a full refund if the layer refunds
     /// dropped requests.
-    pub(super) fn abandon(&self) {
+    fn abandon(&self) {
         // The refund closes the entries, so the meter settles nothing.
-        if self.plan.settings.refunds_dropped
-            && let Some(permit) = self.close(Selection::All(None), Kept::Tokens(0))
-        {
-            drop(permit.settle_by(Settlement::LateRefund));
+        if self.plan.settings.refunds_dropped {
+            let refunded = self.close(None, Kept::Tokens(0));
+            drop(refunded.map(|permit| permit.settle_by(Settlement::LateRefund)));
         }
         self.fail();
     }
@@ -278,18 +267,19 @@ impl RequestLedger {
     }
 
     /// How the limits stood that are shadows for the request, or those that are enforced.
-    pub(super) fn snapshots(&self, selection: Selection<'_>, in_shadow: bool) -> Vec<Snapshot> {
+    pub(super) fn snapshots(&self, name: Option<&str>, in_shadow: bool) -> Vec<Snapshot> {
+        let is_named = |limit: &Limit| name.is_none_or(|name| limit.name() == name);
         let entries = self.entries();
-        let selected = entries
-            .charges
-            .iter()
-            .filter(|entry| entry.is_shadow == in_shadow && !entry.is_refused)
-            .filter(|entry| selection.contains(entry, &entries.charges));
-        let charged = selected.map(|entry| (entry.rule, entry.grant.snapshot()));
-        let refused = entries.refused.iter().filter(|(_, snapshot)| {
-            in_shadow && selection.name().is_none_or(|name| snapshot.limit().name() == name)
+        let is_selected =
+            |entry: &&ChargeEntry| entry.is_shadow == in_shadow && is_named(entry.grant.limit());
+        let charged = entries.charges.iter().filter(is_selected);
+        let charged = charged.map(|entry| {
+            let refused = entry.refused.as_deref().cloned();
+            (entry.rule, refused.unwrap_or_else(|| entry.grant.snapshot()))
         });
-        let mut all: Vec<_> = charged.chain(refused.cloned()).collect();
+        let unasked = entries.unasked.iter();
+        let unasked = unasked.filter(|(_, snapshot)| in_shadow && is_named(snapshot.limit()));
+        let mut all: Vec<_> = charged.chain(unasked.cloned()).collect();
         all.sort_by_key(|(rule, _)| *rule);
         all.into_iter().map(|(_, snapshot)| snapshot).collect()
     }
@@ -298,14 +288,14 @@ impl RequestLedger {
     /// before: from all of them or from none. `None` if none is selected.
     pub(super) async fn charge_more(
         &self,
-        selection: Selection<'_>,
+        name: Option<&str>,
         tokens: u64,
     ) -> Result<Option<ExtraCharge<'_>>, RateLimited> {
         let (positions, mut demands) = {
             let Entries { charges, .. } = &*self.entries();
             let selected = charges.iter().enumerate();
-            let selected = selected
-                .filter(|(_, entry)| !entry.is_shadow && selection.may_change(entry, charges));
+            let selected =
+                selected.filter(|(_, entry)| !entry.is_shadow && entry.is_paid_by(name, charges));
             let selected = selected.map(|(position, entry)| (position, entry.grant.more(tokens)));
             selected.unzip::<_, _, Vec<_>, Vec<_>>()
         };
@@ -320,40 +310,45 @@ impl RequestLedger {
         };
         match decided {
             Decided::Admitted(answer) => {
-                Ok(Some(ExtraCharge { ledger: self, positions, demands, answer }))
+                let grants = positions.into_iter().zip(answer.grants(demands.into_iter()));
+                Ok(Some(ExtraCharge { ledger: self, grants: grants.collect() }))
             }
             Decided::Uncounted => Ok(None),
             denied => Err(denied.error(limiter, &demands, &limit, Duration::ZERO)),
         }
     }
 
-    /// Takes out a permit for all that is still to be settled.
-    pub(super) fn close(&self, selection: Selection<'_>, kept: Kept) -> Option<Permit<'static>> {
-        self.take(selection, kept, |entry| entry.is_open)
+    /// Takes out a permit for all that is still to be settled, of the limit with this name or of all.
+    pub(super) fn close(&self, name: Option<&str>, kept: Kept) -> Option<Permit<'static>> {
+        self.take(kept, |entry, _| entry.is_open && entry.is_of(name))
+    }
+
+    /// Like [`close`](Self::close), of the limits that a cost concerns.
+    pub(super) fn close_by_cost(&self, name: Option<&str>, kept: Kept) -> Option<Permit<'static>> {
+        self.take(kept, |entry, all| entry.is_open && entry.is_paid_by(name, all))
     }
 
     /// Like [`close`](Self::close), without shadows.
-    pub(super) fn permit(&self, selection: Selection<'_>) -> Option<Permit<'static>> {
-        self.take(selection, Kept::Unknown, |entry| entry.is_open && !entry.is_shadow)
+    pub(super) fn permit(&self, name: Option<&str>) -> Option<Permit<'static>> {
+        let is_taken = |entry: &ChargeEntry| entry.is_open && !entry.is_shadow;
+        self.take(Kept::Unknown, |entry, _| is_taken(entry) && entry.is_of(name))
     }
 
     /// Resets the buckets. Also returns the limit to name in an error.
-    pub(super) fn reset(&self, selection: Selection<'_>) -> Option<(Limit, DetachOnDrop<()>)> {
-        let permit = self.take(selection, Kept::Reset, |_| true)?;
+    pub(super) fn reset(&self, name: Option<&str>) -> Option<(Limit, DetachOnDrop<()>)> {
+        let permit = self.take(Kept::Reset, |entry, _| entry.is_of(name))?;
         Some((permit.limit().clone(), permit.reset_buckets()))
     }
 
     fn take(
         &self,
-        selection: Selection<'_>,
         kept: Kept,
-        is_taken: impl Fn(&ChargeEntry) -> bool,
+        is_taken: impl Fn(&ChargeEntry, &[ChargeEntry]) -> bool,
     ) -> Option<Permit<'static>> {
         let mut entries = self.entries();
-        let Entries { charges, .. } = &mut *entries;
-        let is_selected =
-            |entry: &ChargeEntry| is_taken(entry) && selection.may_change(entry, charges);
-        let selected: SmallVec<[bool; 4]> = charges.iter().map(is_selected).collect();
+        let charges = &mut entries.charges;
+        let selected: SmallVec<[bool; 4]> =
+            charges.iter().map(|entry| is_taken(entry, charges)).collect();
         let taken = charges.iter_mut().zip(selected).filter(|&(_, taken)| taken);
         let taken = taken.map(|(entry, _)| entry.close(kept)).collect();
         drop(entries);
@@ -361,8 +356,7 @@ impl RequestLedger {
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        // A poisoned lock is harmless: no holder can panic halfway through a change.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entries)
     }
 
     /// Settles these grants, which completes by itself.
@@ -379,10 +373,8 @@ impl RequestLedger {
 /// What a ledger was charged more, until that is known to stay. Dropped before, it is given back.
 pub(super) struct ExtraCharge<'l> {
     ledger: &'l RequestLedger,
-    /// Those of the entries, one for each demand; none once the charge stays.
-    positions: Vec<usize>,
-    demands: Vec<Demand<Arc<Limit>>>,
-    answer: CompleteAnswer,
+    /// Each with the position of its entry; none once the charge stays.
+    grants: Vec<(usize, Grant)>,
 }
 
 impl ExtraCharge<'_> {
@@ -392,10 +384,8 @@ impl ExtraCharge<'_> {
         // still hold. One that was closed in between has been settled without these tokens, which
         // stay taken, unless they count a request that is no longer in flight.
         let mut entries = self.ledger.entries();
-        let positions = std::mem::take(&mut self.positions).into_iter();
-        let grants = self.answer.grants(self.demands.iter().cloned());
         let mut ended = Vec::new();
-        for (position, grant) in positions.zip(grants) {
+        for (position, grant) in std::mem::take(&mut self.grants) {
             let Some(entry) = entries.charges.get_mut(position) else { continue };
             if grant.is_in_flight() && !entry.is_open {
                 ended.push(grant);
@@ -412,46 +402,23 @@ impl ExtraCharge<'_> {
 
 impl Drop for ExtraCharge<'_> {
     fn drop(&mut self) {
-        if self.positions.is_empty() {
-            return;
-        }
-        let grants = self.answer.grants(std::mem::take(&mut self.demands).into_iter());
+        let grants = std::mem::take(&mut self.grants).into_iter().map(|(_, grant)| grant);
         self.ledger.settle(grants.collect(), Settlement::LateRefund);
     }
 }
 
-/// The entries that a call is about: all of them, or that of the limit with one name.
-#[derive(Clone, Copy)]
-pub(super) enum Selection<'n> {
-    All(Option<&'n str>),
-    /// Like `All`, but without a name only those that [a cost
-    /// settles](ChargeEntry::is_settled_by_cost).
-    ByCost(Option<&'n str>),
-}
-
-impl<'n> Selection<'n> {
-    const fn name(self) -> Option<&'n str> {
-        match self {
-            Self::All(name) | Self::ByCost(name) => name,
-        }
-    }
-
-    fn contains(self, entry: &ChargeEntry, charges: &[ChargeEntry]) -> bool {
-        match self {
-            Self::All(None) => true,
-            Self::All(Some(name)) | Self::ByCost(Some(name)) => entry.grant.limit().name() == name,
-            Self::ByCost(None) => entry.is_settled_by_cost(charges),
-        }
-    }
-
-    /// Whether a call that changes what was taken is about this entry. Without a name, it does not mean
-    /// the limits that count the request while it is in flight.
-    fn may_change(self, entry: &ChargeEntry, charges: &[ChargeEntry]) -> bool {
-        (self.name().is_some() || !entry.grant.is_in_flight()) && self.contains(entry, charges)
-    }
-}
-
 impl ChargeEntry {
+    /// Whether a call about the limit with this name, or about all, may change what was taken. Without
+    /// a name, it does not mean the limits that count the request while it is in flight.
+    fn is_of(&self, name: Option<&str>) -> bool {
+        name.map_or(!self.grant.is_in_flight(), |name| self.grant.limit().name() == name)
+    }
+
+    /// Whether a cost of that call concerns the entry.
+    fn is_paid_by(&self, name: Option<&str>, charges: &[Self]) -> bool {
+        self.is_of(name) && (name.is_some() || self.is_settled_by_cost(charges))
+    }
+
     /// Whether a cost settles this entry. If any rule has an explicit cost, rules that only count
     /// requests are not settled. Shadows have no influence on enforced rules. Requests in flight are
     /// settled when they end, whatever they cost.

@@ -10,7 +10,7 @@ use http::StatusCode;
 use crate::key::KeyError;
 use crate::limiter::{Limit, RateLimited};
 
-/// The log of one rule, or of a layer.
+/// The log of requests to which one rule finds no key.
 ///
 /// A misconfiguration affects every request. It is logged once as an error, and then at debug level.
 /// Failures of the store are in the log of the limiter.
@@ -22,16 +22,9 @@ pub(super) struct Log {
     misconfigured_key: AtomicBool,
     missing_key: AtomicBool,
     empty_key: AtomicBool,
-    /// Whether a refusal is still to tell that no rule of the layer was given a key.
-    lacks_key: AtomicBool,
 }
 
 impl Log {
-    /// The log of a layer; `lacks_key` if none of its rules was given a key.
-    pub(super) fn of_layer(lacks_key: bool) -> Self {
-        Self { lacks_key: AtomicBool::new(lacks_key), ..Self::default() }
-    }
-
     /// A request without a usable key was answered with this status; `None` if it passes.
     ///
     /// `is_chosen`: the configuration says what becomes of such requests.
@@ -80,35 +73,36 @@ impl Log {
             }
         }
     }
+}
 
-    /// A request without a usable key passes a shadow; it would be answered with this status.
-    pub(super) fn no_key_in_shadow(&self, limit: &Limit, error: &KeyError, status: StatusCode) {
-        #[cfg(feature = "tracing")]
-        tracing::debug!(limit = limit.name(), status = status.as_u16(), %error, "would have no key");
-    }
+/// A request without a usable key passes a shadow; it would be answered with this status.
+pub(super) fn log_no_key_in_shadow(limit: &Limit, error: &KeyError, status: StatusCode) {
+    #[cfg(feature = "tracing")]
+    tracing::debug!(limit = limit.name(), status = status.as_u16(), %error, "would have no key");
+}
 
-    pub(super) fn refused(&self, limit: &Limit, retry_after: Option<Duration>) {
-        log_refusal(limit, retry_after, "");
-        // All clients share one bucket if the rule has no key, which shows at the first refusal.
-        let Self { lacks_key, .. } = self;
-        // The load alone for nearly all, as a swap would write what all threads read.
-        #[cfg(feature = "tracing")]
-        if lacks_key.load(Ordering::Relaxed) && lacks_key.swap(false, Ordering::Relaxed) {
-            tracing::warn!(
-                limit = limit.name(),
-                warning = "the layer has no key, so all requests share one bucket, and one client \
-                           can have the others refused (give it one, such as \
-                           `.key(ClientIp::peer())`; if it is meant, say \
-                           `.key(tollgate::key::global())`)",
-                "possible misconfiguration (logged once)"
-            );
-        }
+/// Limits have refused a request. `lacks_key`: whether the log is still to say that no rule of the layer
+/// was given a key.
+pub(super) fn log_refused(lacks_key: &AtomicBool, limit: &Limit, retry_after: Option<Duration>) {
+    log_refusal(limit, retry_after, "");
+    // All clients share one bucket if the rule has no key, which shows at the first refusal.
+    // The load alone for nearly all, as a swap would write what all threads read.
+    #[cfg(feature = "tracing")]
+    if lacks_key.load(Ordering::Relaxed) && lacks_key.swap(false, Ordering::Relaxed) {
+        tracing::warn!(
+            limit = limit.name(),
+            warning = "the layer has no key, so all requests share one bucket, and one client \
+                       can have the others refused (give it one, such as \
+                       `.key(ClientIp::peer())`; if it is meant, say \
+                       `.key(tollgate::key::global())`)",
+            "possible misconfiguration (logged once)"
+        );
     }
+}
 
-    pub(super) fn drained(&self, limit: &Limit) {
-        #[cfg(feature = "tracing")]
-        tracing::debug!(limit = limit.name(), "rejected, as the limiter is drained");
-    }
+pub(super) fn log_drained(limit: &Limit) {
+    #[cfg(feature = "tracing")]
+    tracing::debug!(limit = limit.name(), "rejected, as the limiter is drained");
 }
 
 /// What a line about a shadow begins with.

@@ -37,23 +37,25 @@ impl Plan {
             return Ok(Vec::new());
         }
         let (mut snapshots, mut in_flight) = (Vec::new(), false);
-        for (position, planned) in self.iter().enumerate() {
-            // Clients are not told of pure shadows. The conditions of a rule are left out: they
-            // concern the requests that pay, and this one does not.
-            if !planned.rule.is_enforced_on_some() {
-                continue;
-            }
-            let demand = match planned.look(&self.limiter, head, position) {
-                Ok(Some(demand)) if planned.enforces(&demand) => demand,
-                Ok(_) => continue,
+        // The conditions of a rule are left out: they concern the requests that pay, and this one does
+        // not. Nor is its cost computed, which may depend on what this request does not have.
+        for planned in self.advertised() {
+            let key = match planned.key(head, planned.extract(head)) {
+                Ok(Some(key)) => key,
+                Ok(None) => continue,
                 Err(no_key) => return Err(respond(self, &Rejection::NoKey(no_key), head)),
             };
-            if demand.is_in_flight() {
+            let limit = planned.choose(&self.limiter, head);
+            let Some(limit) = limit.filter(|limit| planned.rule.enforces(limit.name(), &key))
+            else {
+                continue;
+            };
+            if limit.quota().is_in_flight() {
                 // Nobody can predict when a request in flight ends.
                 in_flight = true;
                 continue;
             }
-            let peek = self.limiter.peek(demand.limit()).key(demand.key.clone()).cost(0);
+            let peek = self.limiter.peek(&limit).key(key).cost(0);
             match peek.await {
                 Ok(snapshot) => snapshots.push((planned, snapshot)),
                 Err(error) => {
@@ -69,12 +71,12 @@ impl Plan {
 }
 
 fn respond(plan: &Plan, rejection: &Rejection<'_>, head: &Head<'_>) -> Response<Bytes> {
-    render(plan, rejection, head).map(|text| text.into_bytes().unwrap_or_default())
+    render(plan, rejection, head).map(|text| text.bytes().cloned().unwrap_or_default())
 }
 
 impl Outlook {
     fn new(mode: Mode, planned: &PlannedRule, snapshot: Snapshot) -> Self {
-        let (terms, cost) = (mode.terms(snapshot.limit()), planned.fixed_cost());
+        let (terms, cost) = (mode.terms(snapshot.limit()), planned.rule.fixed_cost());
         Self { snapshot, cost, terms, stays: matches!(mode, Mode::Stay(_)) }
     }
 

@@ -1,10 +1,10 @@
 //! Counting what a request costs, while it runs and while its response is sent.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use http::Extensions;
 
-use crate::limiter::{Permit, Settlement};
+use crate::limiter::{Permit, Settlement, lock};
 
 /// Counts what a request costs while it runs, while its response is sent, or in a task.
 ///
@@ -23,7 +23,7 @@ use crate::limiter::{Permit, Settlement};
 /// otherwise a client that disconnects early gets it for free. In axum, nothing is counted yet
 /// while the body is incomplete, or if a later extractor rejects the request: bound those by a
 /// second limit, on requests. If no handler takes the meter, the request costs its estimate. An
-/// [`ActualCost`](super::ActualCost) in the response takes precedence over the meter.
+/// [`ActualCost`] in the response takes precedence over the meter.
 ///
 /// # Dropping
 ///
@@ -73,11 +73,11 @@ pub struct Meter(Arc<SharedMeter>);
 /// Shared by the clones of a meter and the layers around its request. The last drop settles, so the
 /// settlement happens once, whatever threads drop the clones.
 #[derive(Debug)]
-struct SharedMeter(PendingCost);
+struct SharedMeter(ActualCost);
 
 impl Meter {
     /// Makes a meter that is not in the extensions of a request.
-    pub(super) fn new(cost: PendingCost) -> Self {
+    fn new(cost: ActualCost) -> Self {
         Self(Arc::new(SharedMeter(cost)))
     }
 
@@ -88,24 +88,24 @@ impl Meter {
         // and the count would not end when the handler drops its meter.
         let outer = extensions.get::<Weak<SharedMeter>>().and_then(Weak::upgrade);
         let meter = outer.map(Self).unwrap_or_else(|| {
-            let meter = Self::new(PendingCost::default());
+            let meter = Self::new(ActualCost::unknown());
             // Weak: a request that is kept for long does not delay the settlement.
             extensions.insert(Arc::downgrade(&meter.0));
             meter
         });
-        let mut metered = meter.0.0.lock();
-        metered.layers = metered.layers.saturating_add(1);
-        drop(metered);
+        let mut state = meter.0.0.lock();
+        state.layers = state.layers.saturating_add(1);
+        drop(state);
         meter
     }
 
     /// A layer is done with the request, and is about to drop its meter. Returns the count, if only
     /// layers still hold the meter, so that it no longer changes.
     pub(super) fn leave(&self) -> Option<u64> {
-        let mut metered = self.0.0.lock();
-        let is_final = Arc::strong_count(&self.0) == metered.layers;
-        metered.layers = metered.layers.saturating_sub(1);
-        metered.tokens.or(metered.counted.filter(|_| is_final))
+        let mut state = self.0.0.lock();
+        let is_final = Arc::strong_count(&self.0) == state.layers;
+        state.layers = state.layers.saturating_sub(1);
+        state.tokens.or(state.counted.filter(|_| is_final))
     }
 
     /// Takes the meter of the request with these extensions; from now on, the request costs the
@@ -149,8 +149,8 @@ impl Meter {
 
     /// Counts this many more tokens. A count after the settlement changes nothing.
     pub fn add(&self, tokens: u64) {
-        let mut metered = self.0.0.lock();
-        metered.counted = Some(metered.counted.unwrap_or(0).saturating_add(tokens));
+        let mut state = self.0.0.lock();
+        state.counted = Some(state.counted.unwrap_or(0).saturating_add(tokens));
     }
 
     /// Sets the cost of the request to this many tokens, whatever was counted.
@@ -168,7 +168,7 @@ impl Meter {
     }
 
     /// The cost of the request, if its handler has taken the meter.
-    pub(super) fn cost(&self) -> Option<&PendingCost> {
+    pub(super) fn cost(&self) -> Option<&ActualCost> {
         let is_used = self.0.0.lock().counted.is_some();
         is_used.then_some(&self.0.0)
     }
@@ -180,13 +180,43 @@ impl Drop for SharedMeter {
     }
 }
 
-/// A cost that is known later. It and the permits of all layers meet here; whichever comes first
-/// waits for the other.
-#[derive(Clone, Debug, Default)]
-pub(super) struct PendingCost(Arc<Mutex<MeterState>>);
+/// The actual cost of a request, in the extensions of its response.
+///
+/// A layer that [settles](super::RateLimitLayer::settle) reads it from there.
+///
+/// # Examples
+///
+/// ```
+/// use std::convert::Infallible;
+///
+/// use http::{Request, Response};
+/// use tollgate::middleware::ActualCost;
+/// use tollgate::{DAY, Limit, Quota, RateLimiter};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// const LLM: Limit = Limit::new("llm-tokens", Quota::fixed_window(40_000, DAY));
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let answer = service_fn(async |_: Request<()>| {
+///     let mut response = Response::new("forty-two");
+///     response.extensions_mut().insert(ActualCost::new(300));
+///     Ok::<_, Infallible>(response)
+/// });
+/// let limiter = RateLimiter::in_memory();
+/// let service = limiter.layer(&LLM).cost(1_000).settle().layer(answer);
+/// service.oneshot(Request::new(())).await?;
+/// assert_eq!(limiter.peek(&LLM).await?.remaining(), 39_700);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ActualCost(Arc<Mutex<CostState>>);
 
+/// A cost that may be known later. It and the permits of all layers meet here; whichever comes first
+/// waits for the other.
 #[derive(Debug, Default)]
-struct MeterState {
+struct CostState {
     permits: Vec<Permit<'static>>,
     /// How many layers hold the meter.
     layers: usize,
@@ -196,35 +226,87 @@ struct MeterState {
     tokens: Option<u64>,
 }
 
-impl PendingCost {
-    /// Settles the permit, now or once the cost is known.
-    pub(super) fn settle(&self, permit: Permit<'static>) {
-        self.complete(|metered| metered.permits.push(permit));
+impl ActualCost {
+    /// A cost of this many tokens.
+    #[must_use]
+    pub fn new(tokens: u64) -> Self {
+        Self::of(CostState { tokens: Some(tokens), ..CostState::default() })
     }
 
-    /// Sets the final cost, computed from the count, unless it is set already.
-    fn finish(&self, tokens: impl FnOnce(Option<u64>) -> Option<u64>) {
-        self.complete(|metered| {
-            // The first one counts: a cost that was settled explicitly is not replaced when the
-            // meter is dropped after it.
-            metered.tokens = metered.tokens.or_else(|| tokens(metered.counted));
-        });
+    /// A cost that is known later, with the meter that sets it.
+    ///
+    /// Use it for a response that is a stream: put the cost into the response, and keep the meter
+    /// where the stream ends.
+    ///
+    /// This meter is not that of the request, and takes precedence over it. If it is dropped before
+    /// it has counted anything, the tokens stay taken. With the [`Meter`] of the request, a
+    /// response needs no `ActualCost`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::middleware::{ActualCost, Meter};
+    ///
+    /// /// Counts what is sent, also if the client disconnects before the end.
+    /// struct Counted {
+    ///     sent: u64,
+    ///     meter: Option<Meter>,
+    /// }
+    ///
+    /// impl Drop for Counted {
+    ///     fn drop(&mut self) {
+    ///         if let Some(meter) = self.meter.take() {
+    ///             meter.settle(self.sent);
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let (cost, meter) = ActualCost::metered();
+    /// let mut response = http::Response::new(Counted { sent: 0, meter: Some(meter) });
+    /// response.extensions_mut().insert(cost);
+    /// ```
+    pub fn metered() -> (Self, Meter) {
+        let cost = Self::unknown();
+        (cost.clone(), Meter::new(cost))
     }
 
-    /// The final cost, if it is known.
+    /// A cost that a meter is yet to set.
+    fn unknown() -> Self {
+        Self::of(CostState::default())
+    }
+
+    fn of(state: CostState) -> Self {
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    /// The tokens, if they are known.
     pub(super) fn known(&self) -> Option<u64> {
         self.lock().tokens
     }
 
+    /// Settles the permit, now or once the cost is known.
+    pub(super) fn settle(&self, permit: Permit<'static>) {
+        self.complete(|state| state.permits.push(permit));
+    }
+
+    /// Sets the final cost, computed from the count, unless it is set already.
+    fn finish(&self, tokens: impl FnOnce(Option<u64>) -> Option<u64>) {
+        self.complete(|state| {
+            // The first one counts: a cost that was settled explicitly is not replaced when the
+            // meter is dropped after it.
+            state.tokens = state.tokens.or_else(|| tokens(state.counted));
+        });
+    }
+
     /// Changes the state, and settles all permits if the final cost is known.
-    fn complete(&self, add: impl FnOnce(&mut MeterState)) {
+    fn complete(&self, add: impl FnOnce(&mut CostState)) {
         // The permits of the layers and the count of the handler come in any order, from any
         // thread. Under this lock one of them is the second, and settles.
         let (permits, tokens) = {
-            let mut metered = self.lock();
-            add(&mut metered);
-            let Some(tokens) = metered.tokens else { return };
-            (std::mem::take(&mut metered.permits), tokens)
+            let mut state = self.lock();
+            add(&mut state);
+            let Some(tokens) = state.tokens else { return };
+            (std::mem::take(&mut state.permits), tokens)
         };
         for permit in permits {
             // The settlement completes by itself, also if its future is dropped.
@@ -232,8 +314,7 @@ impl PendingCost {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, MeterState> {
-        // A poisoned lock is harmless: no holder can panic halfway through a change.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CostState> {
+        lock(&self.0)
     }
 }

@@ -291,7 +291,6 @@
 //! The queue releases the next request after this call of the service, or after its `poll_ready`
 //! returned `Pending`. So the inner service is called in the order of admission.
 
-mod actual_cost;
 mod admission;
 mod body;
 mod buffer_body;
@@ -301,7 +300,6 @@ mod decide;
 mod future;
 mod layer;
 mod ledger;
-mod lock_out;
 mod log;
 #[cfg(feature = "memory")]
 mod lone;
@@ -325,13 +323,12 @@ mod read_on {
 mod reject;
 mod response_head;
 mod rule;
-mod rule_builder;
 mod service;
+mod settings;
 mod setup_check;
 mod shadow;
 mod waiter_counter;
 
-pub use self::actual_cost::ActualCost;
 pub use self::admission::Admission;
 pub use self::body::ResponseBody;
 pub use self::buffer_body::{BufferBody, buffer_body};
@@ -344,12 +341,11 @@ pub use self::future::ResponseFuture;
 pub use self::layer::{IsOne, RateLimitLayer};
 #[cfg(feature = "axum")]
 pub(crate) use self::look::Outlook;
-pub use self::meter::Meter;
+pub use self::meter::{ActualCost, Meter};
 pub use self::on_refusal::{OnRefusal, RefusalBody, RefusedRequest};
 pub use self::portion::Portion;
 pub use self::queue::Queue;
 pub use self::response_head::ResponseHead;
-pub use self::rule::{ChosenLimit, Rule};
-pub use self::rule_builder::{IntoCost, IntoRule};
+pub use self::rule::{ChosenLimit, IntoCost, IntoRule, Rule};
 pub use self::service::RateLimit;
 pub use crate::limiter::OnFailure;

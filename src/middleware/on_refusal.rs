@@ -167,8 +167,9 @@ impl RefusedRequest<'_> {
         self.retry_after
     }
 
-    /// The error of a request that no wait helps: it costs more than a limit can ever grant, or a limit
-    /// grants [nothing](crate::Quota::none). `None` for all others.
+    /// The error of a call that a handler has returned, or that of a request that no wait helps: it costs
+    /// more than a limit can ever grant, or a limit grants [nothing](crate::Quota::none). `None` for all
+    /// others.
     #[must_use]
     pub const fn error(&self) -> Option<&RateLimited> {
         self.error

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderValue, Request, Response};
 
 use super::admission::Admission;
-use super::ledger::{RequestLedger, ResponseEnd};
+use super::ledger::{RequestLedger, RunningLedger};
 use super::plan::Plan;
 use crate::fields::{FieldNumbers, FieldSet, KeptPolicy, SERVER_TIMING};
 use crate::limiter::{Level, Limit};
@@ -25,37 +25,16 @@ pub(super) struct ResponseTasks {
     fields: Option<FieldSet>,
     /// The time that the request spent in the queue.
     server_timing: Option<HeaderValue>,
-    ledger: RunningLedger,
-}
-
-/// The ledger of a request until there is a response. If it is dropped before, the request was
-/// dropped.
-pub(super) struct RunningLedger(pub(super) Option<Arc<RequestLedger>>);
-
-impl Drop for RunningLedger {
-    fn drop(&mut self) {
-        if let Some(ledger) = self.0.take() {
-            settle_dropped(&ledger);
-        }
-    }
-}
-
-#[cold]
-fn settle_dropped(ledger: &RequestLedger) {
-    // During a panic in `call`, the service has failed; the client has not disconnected.
-    match std::thread::panicking() {
-        true => ledger.fail(),
-        false => ledger.abandon(),
-    }
+    ledger: Option<RunningLedger>,
 }
 
 impl OnResponse {
     pub(super) fn new(
         fields: Option<FieldSet>,
         server_timing: Option<HeaderValue>,
-        ledger: RunningLedger,
+        ledger: Option<RunningLedger>,
     ) -> Self {
-        if fields.is_none() && server_timing.is_none() && ledger.0.is_none() {
+        if fields.is_none() && server_timing.is_none() && ledger.is_none() {
             return Self::Nothing;
         }
         Self::Tasks(Box::new(ResponseTasks { fields, server_timing, ledger }))
@@ -82,7 +61,7 @@ impl OnResponse {
     pub(super) fn ledger(&self) -> Option<&Arc<RequestLedger>> {
         match self {
             Self::Nothing | Self::Member(..) => None,
-            Self::Tasks(tasks) => tasks.ledger.0.as_ref(),
+            Self::Tasks(tasks) => tasks.ledger.as_ref().map(|running| &running.0),
         }
     }
 
@@ -97,7 +76,7 @@ impl OnResponse {
     /// Adds the header fields, and settles the tokens of the request. The body has to keep what is
     /// returned: it ends a request that is counted while it is in flight.
     #[inline]
-    pub(super) fn finish<R>(&mut self, response: &mut Response<R>) -> Option<Arc<ResponseEnd>> {
+    pub(super) fn finish<R>(&mut self, response: &mut Response<R>) -> Option<Arc<RunningLedger>> {
         // Taken out: the destructor that runs later finds nothing left to settle.
         match std::mem::take(self) {
             Self::Nothing => None,
@@ -114,9 +93,9 @@ impl OnResponse {
     pub(super) fn fail(&mut self) {
         match std::mem::take(self) {
             Self::Nothing | Self::Member(..) => {}
-            Self::Tasks(mut tasks) => {
-                if let Some(ledger) = tasks.ledger.0.take() {
-                    ledger.fail();
+            Self::Tasks(tasks) => {
+                if let Some(running) = &tasks.ledger {
+                    running.0.fail();
                 }
             }
         }
@@ -124,21 +103,19 @@ impl OnResponse {
 }
 
 impl ResponseTasks {
-    fn finish<R>(self, response: &mut Response<R>) -> Option<Arc<ResponseEnd>> {
-        let Self { mut fields, server_timing, mut ledger } = self;
+    fn finish<R>(self, response: &mut Response<R>) -> Option<Arc<RunningLedger>> {
+        let Self { mut fields, server_timing, ledger } = self;
         // Settled first: the fields show how the limits stand after that. The rules see the response
         // of the inner service.
-        let mut end = None;
-        if let Some(ledger) = ledger.0.take() {
-            // Before the rules are asked, which are code of the user and may panic.
-            end = ResponseEnd::of(&ledger);
-            ledger.finish(response);
+        let end = ledger.and_then(|running| {
+            running.0.finish(response);
             if let Some(shown) = &mut fields
-                && let Some(changed) = ledger.changed_fields()
+                && let Some(changed) = running.0.changed_fields()
             {
                 *shown = changed;
             }
-        }
+            running.until_end()
+        });
         if let Some(fields) = fields {
             fields.write(response);
         }

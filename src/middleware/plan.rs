@@ -4,18 +4,16 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::log::Log;
-use super::planned_rule::{PlannedRule, RuleLimit, fixed_units};
-use super::rule::{LayerSettings, Rule, Rules};
+use super::planned_rule::{PlannedRule, RuleLimit};
+use super::rule::Rule;
+use super::settings::{LayerSettings, Rules};
 use super::waiter_counter::WaiterCounter;
 use crate::algebra::Units;
 use crate::fields::{
-    Dialects, FieldSet, FieldSetBuilder, ForeignFields, KeptPolicy, Member, PolicyText, RetryAfter,
-    Wording,
+    FieldSet, FieldSetBuilder, ForeignFields, KeptPolicy, Member, PolicyText, RetryAfter, Wording,
 };
 use crate::key::Key;
 use crate::limiter::{CompleteAnswer, Demand, Level, Limit, LimitUse, Mode, RateLimiter};
@@ -39,28 +37,22 @@ pub(crate) struct Plan {
     /// Whether responses get header fields about limits.
     pub(super) sends_fields: bool,
     /// Whether refusals have the wording of a [`KeptPolicy`].
-    uses_kept_wording: bool,
+    pub(super) uses_kept_wording: bool,
     pub(super) first: PlannedRule,
     rest: Vec<PlannedRule>,
     pub(super) settings: LayerSettings,
-    /// What the only limit was replaced by. There is room for some: further ones are looked up and
-    /// formatted for each request.
-    versions: [OnceLock<Version>; VERSIONS],
+    /// The first rule with the numbers by which its limit, or the only one that responses tell, was
+    /// replaced. There is room for some: further ones are looked up and formatted for each request.
+    versions: [OnceLock<PlannedRule>; VERSIONS],
     /// Which of them is in force, as far as is known; see [`usual`](Self::usual).
     in_force: AtomicUsize,
     pub(super) waiters: Arc<WaiterCounter>,
-    /// How many requests are read on after an early answer.
-    pub(super) read_on: AtomicUsize,
+    /// A clone for each request that is read on after an early answer.
+    pub(super) read_on: Arc<()>,
     /// How it uses its limits, once it has made a service.
     uses: OnceLock<Box<[Arc<LimitUse>]>>,
-    pub(super) log: Log,
-}
-
-/// Numbers that stand in place of those of a limit.
-struct Version {
-    limit: Arc<Limit>,
-    units: Option<Units>,
-    policy: Option<&'static KeptPolicy>,
+    /// Whether a refusal is still to tell that no rule of the layer was given a key.
+    pub(super) lacks_key: AtomicBool,
 }
 
 const VERSIONS: usize = 7;
@@ -90,9 +82,9 @@ impl Plan {
             versions: [const { OnceLock::new() }; VERSIONS],
             in_force: AtomicUsize::new(0),
             waiters: Arc::default(),
-            read_on: AtomicUsize::new(0),
+            read_on: Arc::default(),
             uses: OnceLock::new(),
-            log: Log::of_layer(!rules.iter().any(|rule| rule.is_key_set)),
+            lacks_key: AtomicBool::new(!rules.iter().any(|rule| rule.is_key_set)),
         };
         // One text for all requests holds only if each of them is told the same limit with the same
         // key: no rule chooses its limit, and no partition key is shown.
@@ -100,7 +92,7 @@ impl Plan {
             || plan.settings.partition_key.is_some()
             || plan.settings.foreign_fields != ForeignFields::Keep;
         let is_told_alone = plan.advertised().count() == 1
-            && (plan.dialects().is_draft_11_alone() || !plan.sends_fields);
+            && (plan.settings.style.dialects.is_draft_11_alone() || !plan.sends_fields);
         if is_told_alone && !differs {
             let mut all = std::iter::once(&mut plan.first).chain(&mut plan.rest);
             if let Some(told) = all.find(|planned| planned.rule.is_enforced_on_some()) {
@@ -140,7 +132,7 @@ impl Plan {
         }
         let is_chosen = rule.chooser.is_some();
         let is_known = !is_chosen && rule.is_enforced_on_some();
-        let cost = planned.fixed_cost().filter(|_| is_known);
+        let cost = rule.fixed_cost().filter(|_| is_known);
         let limit = Limit::clone(&rule.limit);
         let mode = self.mode(limit.quota().is_in_flight());
         let new = LimitUse { limit, is_chosen, cost, mode };
@@ -158,13 +150,8 @@ impl Plan {
         }
     }
 
-    /// The position of the first rule with a limit of this name.
-    pub(super) fn position(&self, name: &str) -> usize {
-        self.iter().take_while(|planned| planned.rule.limit.name() != name).count()
-    }
-
     /// The rules that header fields may show: those that are not pure shadows.
-    fn advertised(&self) -> impl Iterator<Item = &PlannedRule> {
+    pub(super) fn advertised(&self) -> impl Iterator<Item = &PlannedRule> {
         self.iter().filter(|planned| planned.rule.is_enforced_on_some())
     }
 
@@ -172,10 +159,6 @@ impl Plan {
     /// all.
     pub(super) fn limit(&self) -> &Limit {
         &self.advertised().next().unwrap_or(&self.first).rule.limit
-    }
-
-    const fn dialects(&self) -> Dialects {
-        self.settings.style.dialects
     }
 
     /// The limit of the first rule with the numbers in force, and what each request takes of its
@@ -201,11 +184,11 @@ impl Plan {
             let found = count.checked_mul(VERSIONS + 1)?.checked_add(place)?;
             self.in_force.store(found, Ordering::Release);
         }
-        let Some(version) = place.checked_sub(1) else {
-            return Some((&own.rule.limit, own.units?));
+        let planned = match place.checked_sub(1) {
+            None => own,
+            Some(version) => self.versions.get(version)?.get()?,
         };
-        let Version { limit, units, .. } = self.versions.get(version)?.get()?;
-        Some((limit, (*units)?))
+        Some((&planned.rule.limit, planned.units?))
     }
 
     /// The text of the only limit of the layer, with the numbers of this one; `None` if responses need
@@ -224,8 +207,8 @@ impl Plan {
     fn other_policy(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
         let is = |known: &Arc<Limit>| std::ptr::eq(Arc::as_ptr(known), limit);
         let mut versions = self.versions.iter().map_while(OnceLock::get);
-        if let Some(version) = versions.find(|version| is(&version.limit)) {
-            return version.policy;
+        if let Some(version) = versions.find(|version| is(&version.rule.limit)) {
+            return version.kept;
         }
         let told = self.iter().find(|planned| planned.kept.is_some())?;
         if is(&told.rule.limit) {
@@ -235,7 +218,7 @@ impl Plan {
         let current =
             self.limiter.replacements().get(&told.rule.limit).filter(|current| is(current))?;
         let place = self.place_of(current)?;
-        self.versions.get(place.checked_sub(1)?)?.get()?.policy
+        self.versions.get(place.checked_sub(1)?)?.get()?.kept
     }
 
     /// The place of these numbers among the versions, counted from one. They are added if there is room.
@@ -243,25 +226,17 @@ impl Plan {
     fn place_of(&self, limit: &Arc<Limit>) -> Option<usize> {
         let place = self.versions.iter().position(|version| {
             // Another request may add one meanwhile, and then this one has the next place.
-            Arc::ptr_eq(&version.get_or_init(|| self.version(limit)).limit, limit)
+            Arc::ptr_eq(&version.get_or_init(|| self.version(limit)).rule.limit, limit)
         });
         place?.checked_add(1)
     }
 
-    fn version(&self, limit: &Arc<Limit>) -> Version {
-        Version {
-            limit: Arc::clone(limit),
-            units: fixed_units(&self.first.rule, limit),
-            policy: self
-                .iter()
-                .find_map(|planned| planned.kept)
-                .and_then(|_| KeptPolicy::of(limit)),
-        }
-    }
-
-    /// The text of the only limit, if refusals are worded as it is.
-    pub(super) fn refusal_policy(&self, limit: &Limit) -> Option<&'static KeptPolicy> {
-        self.kept_policy(limit).filter(|_| self.uses_kept_wording)
+    fn version(&self, limit: &Arc<Limit>) -> PlannedRule {
+        let rule = Rule { limit: Arc::clone(limit), ..self.first.rule.clone() };
+        let mut version = PlannedRule::new(rule);
+        version.kept =
+            self.iter().find_map(|planned| planned.kept).and_then(|_| KeptPolicy::of(limit));
+        version
     }
 
     /// The fields of the response to a request with this outcome.
@@ -280,7 +255,7 @@ impl Plan {
         members: impl Iterator<Item = (&'m Limit, &'m Key, Level)>,
     ) -> FieldSet {
         let settings = &self.settings;
-        let mut fields = FieldSetBuilder::new(self.dialects(), settings.foreign_fields);
+        let mut fields = FieldSetBuilder::new(settings.style.dialects, settings.foreign_fields);
         for (limit, key, level) in members {
             let partition_key = settings.partition_key.as_ref().and_then(|shown| shown.encode(key));
             let (policy, level) = (&self.policy(limit), &level);

@@ -5,11 +5,11 @@
 use std::borrow::{Borrow, Cow};
 use std::sync::Arc;
 
+use http::StatusCode;
 use smallvec::SmallVec;
 
-use super::log::Log;
-use super::rule::{MissingKey, NoKey};
-use super::rule::{RequestCost, Rule};
+use super::log::{Log, log_no_key_in_shadow};
+use super::rule::{MissingKey, Rule};
 use super::setup_check::SetupCheck;
 use crate::algebra::{Terms, Units};
 use crate::fields::{KeptPolicy, PolicyText};
@@ -28,10 +28,8 @@ pub(super) struct PlannedRule {
     pub(super) kept: Option<&'static KeptPolicy>,
     setup_check: SetupCheck,
     pub(super) rule: Rule,
-    /// Whether requests have different keys.
-    pub(super) is_keyed: bool,
     pub(super) policy: PolicyText,
-    pub(super) log: Log,
+    log: Log,
 }
 
 /// The limit of a request, and the position of its rule.
@@ -93,18 +91,12 @@ impl PlannedRule {
     pub(super) fn new(rule: Rule) -> Self {
         Self {
             policy: PolicyText::new(&rule.limit),
-            is_keyed: !rule.key.is_global(),
-            units: fixed_units(&rule, &rule.limit),
+            units: fixed_units(&rule),
             kept: None,
             rule,
             log: Log::default(),
             setup_check: SetupCheck::default(),
         }
-    }
-
-    /// Whether the rule is enforced for this demand; otherwise, it is a shadow.
-    pub(super) fn enforces(&self, demand: &Demand<RuleLimit<'_>>) -> bool {
-        self.rule.enforces(demand.limit().name(), &demand.key)
     }
 
     /// Makes the demand for a request with this key, as the rule at this position.
@@ -124,25 +116,6 @@ impl PlannedRule {
         Ok(Some(demand(limit, key, self.cost(head), position)))
     }
 
-    /// The limit and the key that a request would pay by, as a demand.
-    ///
-    /// The cost is not computed: it may depend on what this request does not have.
-    ///
-    /// # Errors
-    ///
-    /// Like [`demand`](Self::demand).
-    #[cfg(feature = "axum")]
-    pub(super) fn look<'p>(
-        &'p self,
-        limiter: &'p RateLimiter,
-        head: &Head<'_>,
-        position: usize,
-    ) -> Demanded<'p> {
-        let key = self.key(head, self.extract(head))?;
-        let choose = |key| Some(demand(self.choose(limiter, head)?, key, None, position));
-        Ok(key.and_then(choose))
-    }
-
     /// Extracts the key of a request, and looks for signs of a misconfiguration.
     #[inline(always)]
     pub(super) fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
@@ -157,7 +130,7 @@ impl PlannedRule {
 
     /// The key of a request; `None` if it is not limited.
     #[inline]
-    fn key(
+    pub(super) fn key(
         &self,
         head: &Head<'_>,
         extracted: Result<Extracted, KeyError>,
@@ -188,7 +161,7 @@ impl PlannedRule {
             // The rule is a pure shadow, so the request passes.
             Some(status) if !self.rule.is_enforced_on_some() => {
                 self.log.no_key(limit, error, None, true);
-                self.log.no_key_in_shadow(limit, error, status);
+                log_no_key_in_shadow(limit, error, status);
             }
             status => self.log.no_key(limit, error, status, chosen.is_some()),
         }
@@ -215,26 +188,37 @@ impl PlannedRule {
         })
     }
 
-    /// What each request costs; `None` if that depends on the request.
-    pub(super) const fn fixed_cost(&self) -> Option<u64> {
-        self.rule.cost.fixed()
-    }
-
     /// What a request costs; `None` if no cost was set.
     #[inline(always)]
     pub(super) fn cost(&self, head: &Head<'_>) -> Option<u64> {
-        match &self.rule.cost {
-            RequestCost::Request => None,
-            RequestCost::Tokens(tokens) => Some(*tokens),
-            RequestCost::ByRequest(cost) => Some(cost(head)),
-        }
+        self.rule.cost_with.as_ref().map_or(self.rule.cost, |cost| Some(cost(head)))
     }
 }
 
 /// The units of one bucket that each request takes of this limit; `None` if a request may take others,
 /// or if it takes them of two shards.
-pub(super) fn fixed_units(rule: &Rule, limit: &Limit) -> Option<Units> {
-    let is_fixed = rule.chooser.is_none() && !limit.is_in_shards();
-    let cost = rule.cost.fixed().filter(|_| is_fixed)?;
-    units_of(limit, cost, Terms::AT_ONCE).ok()
+fn fixed_units(rule: &Rule) -> Option<Units> {
+    let is_fixed = rule.chooser.is_none() && !rule.limit.is_in_shards();
+    let cost = rule.fixed_cost().filter(|_| is_fixed)?;
+    units_of(&rule.limit, cost, Terms::AT_ONCE).ok()
+}
+
+/// A request without a usable key, which is not to run.
+pub(super) struct NoKey {
+    pub(super) status: StatusCode,
+    /// What the body says of it.
+    pub(super) detail: Option<Cow<'static, str>>,
+    /// The value of `WWW-Authenticate`.
+    pub(super) challenge: Option<&'static str>,
+}
+
+impl NoKey {
+    /// `is_chosen`: the configuration says what becomes of a request without a key.
+    pub(super) fn new(status: StatusCode, error: &KeyError, is_chosen: bool) -> Self {
+        // Most tests install no log. What was chosen for clients has the body of production.
+        let is_for_clients = is_chosen && !status.is_server_error();
+        let is_told = cfg!(debug_assertions) && error.is_missing() && !is_for_clients;
+        let challenge = error.challenge().filter(|_| status == StatusCode::UNAUTHORIZED);
+        Self { status, detail: is_told.then(|| error.message()), challenge }
+    }
 }

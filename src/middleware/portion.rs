@@ -92,10 +92,7 @@ impl Portion {
     }
 }
 
-const HUNDRED: NonZeroU32 = match NonZeroU32::new(100) {
-    Some(hundred) => hundred,
-    None => NonZeroU32::MIN,
-};
+const HUNDRED: NonZeroU32 = NonZeroU32::MIN.saturating_add(99);
 
 impl fmt::Display for Portion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

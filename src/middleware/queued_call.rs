@@ -1,5 +1,6 @@
 //! A request in the queue: it waits for its turn, or until it has waited for as long as it may.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,108 +10,137 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::admission::Admission;
-use super::ledger::RequestLedger;
-use super::lock_out;
-use super::on_response::{OnResponse, RunningLedger};
+use super::ledger::{RequestLedger, RunningLedger};
+use super::log::log_drained;
+use super::on_response::OnResponse;
 use super::plan::Plan;
-use super::planned_rule::{RuleDemands, Shadow};
+use super::planned_rule::{RuleDemands, RuleLimit, Shadow, to_static};
 use super::reject::{Refusal, Rejection, TOO_MANY};
 use super::shadow;
-use super::waiter_counter::WaiterGuard;
+use super::waiter_counter::{KeyHashes, WaiterGuard};
+use crate::backend::BackendError;
 use crate::fields::{self, SOON};
 use crate::limiter::{
-    Level, Limit, QueueBucket, QueueStay, QueueStep, ReservedSlot, Unserved, UsedTurn,
-    wait_for_turn,
+    Asking, CompleteAnswer, Demand, Grant, Limit, Outcome, Place, QueueStay, QueueStep,
+    ReservedSlot, Unserved, wait_for_turn,
 };
 
-/// What a request holds while it waits.
-pub(super) struct QueuedWaiter {
+/// A request that waits, and then its turn. Dropping it frees the slot and the room in the queue for
+/// others.
+pub(super) struct QueuedRequest {
+    slot: Box<dyn ReservedSlot>,
+    since: Instant,
+    /// What it was granted, in the order of the rules.
+    grants: Vec<Grant>,
     /// The limit that makes it wait: of several, the one with the longest wait.
-    pub(super) limit: Arc<Limit>,
+    limit: Arc<Limit>,
     /// Counts the request as a waiter until the inner service is called.
-    pub(super) guard: WaiterGuard,
-    pub(super) ledger: Option<Arc<RequestLedger>>,
+    guard: WaiterGuard,
+    ledger: Option<Arc<RequestLedger>>,
     /// Charged at its turn.
-    pub(super) shadows: Vec<Shadow>,
+    shadows: Vec<Shadow>,
     /// If the limiter has observers.
-    pub(super) stay: Option<QueueStay>,
-    /// If its turn may come too late.
-    pub(super) patience: Option<Patience>,
-}
-
-/// A request that waits although it was told an instant that is too late.
-pub(super) struct Patience {
-    /// How long it waits.
-    pub(super) max_wait: Duration,
-    /// To be looked at when it gives up.
-    pub(super) demands: RuleDemands<'static>,
-    /// Added to the wait of its refusal.
-    pub(super) jitter: Duration,
+    stay: Option<QueueStay>,
 }
 
 /// The turn of a request, or why it has left the queue.
 pub(super) type PendingTurn =
-    Pin<Box<dyn Future<Output = Result<Box<QueuedTurn>, Rejection<'static>>> + Send>>;
+    Pin<Box<dyn Future<Output = Result<Box<QueuedRequest>, Rejection<'static>>> + Send>>;
 
-/// A request whose turn has come. Dropping it frees the slot and the room in the queue for others.
-pub(super) struct QueuedTurn {
-    turn: Box<dyn ReservedSlot>,
-    since: Instant,
-    waiter: QueuedWaiter,
+/// Lets a request wait for its turn, and for `jitter` longer, unless the queue has filled up in the
+/// meantime. Dropping the future gives up the slot.
+#[expect(clippy::result_large_err, reason = "it is one of two answers, and no error")]
+pub(super) fn enqueue<'p>(
+    plan: &Arc<Plan>,
+    asking: Asking,
+    jitter: Duration,
+    demands: RuleDemands<'p>,
+    shadows: Vec<Shadow>,
+    answer: CompleteAnswer,
+    place: Place,
+) -> Result<PendingTurn, Rejection<'p>> {
+    let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
+    let grants: Vec<_> = answer.grants(owned).collect();
+    let slot = place.hold(&plan.limiter, &answer, grants.iter());
+    let (Some(queue), Some(limit), Some(slot)) =
+        (plan.settings.queue, Grant::slowest(grants.iter()).cloned(), slot)
+    else {
+        return Err(Rejection::unavailable(&BackendError::incomplete()));
+    };
+    // Counted only here: a request that need not wait does not count.
+    let guard = match plan.waiters.add(&queue, counted_keys(plan, &demands)) {
+        Ok(guard) => guard,
+        // Others have taken the places since the check. `slot` is dropped with this scope, and
+        // gives up the slot.
+        Err(status) => {
+            plan.limiter.tell(&demands, asking, &answer, Some(Outcome::QueueFull));
+            let refusal = Refusal { demands, outcome: answer, status, jitter };
+            return Err(Rejection::Refused(refusal));
+        }
+    };
+    // The jitter never pushes a turn beyond the longest wait. If the request was told a later instant,
+    // it is cut when the turn comes.
+    let (max_wait, told) = (asking.max_wait(), answer.wait());
+    let cut = max_wait.checked_sub(told).map_or(jitter, |rest| jitter.min(rest));
+    let ledger = RequestLedger::from_outcome(plan, &demands, &answer);
+    let stay = plan.limiter.join(&demands, asking, &answer, &limit, told.saturating_add(cut));
+    let late = (told > max_wait).then(|| {
+        let demands = to_static(&demands);
+        (max_wait, Refusal { demands, outcome: answer, status: TOO_MANY, jitter })
+    });
+    let request =
+        QueuedRequest { slot, since: Instant::now(), grants, limit, guard, ledger, shadows, stay };
+    Ok(wait(Arc::clone(plan), Box::new(request), cut, late))
 }
 
-/// Waits for the turn of `slot`, and for `jitter` longer. Dropping the future gives up the slot.
-pub(super) fn wait(
-    plan: &Arc<Plan>,
-    slot: Box<dyn ReservedSlot>,
+/// `late`: if its turn may come too late, how long the request waits, and what it is told after that.
+fn wait(
+    plan: Arc<Plan>,
+    mut request: Box<QueuedRequest>,
     jitter: Duration,
-    waiter: QueuedWaiter,
+    late: Option<(Duration, Refusal<'static>)>,
 ) -> PendingTurn {
-    let (plan, since) = (Arc::clone(plan), Instant::now());
     Box::pin(async move {
-        let expires = waiter.patience.as_ref().and_then(|one| since.checked_add(one.max_wait));
+        let expires = late.as_ref().and_then(|(after, _)| request.since.checked_add(*after));
         let drains = Some(plan.limiter.queues().drain_end());
+        let slot = &mut *request.slot;
         let unserved = match wait_for_turn(slot, jitter, drains, expires).await {
-            Ok(turn) => return Ok(Box::new(QueuedTurn { turn, since, waiter })),
+            Ok(()) => return Ok(request),
             Err(unserved) => unserved,
         };
-        let QueuedWaiter { guard, stay, patience, .. } = waiter;
+        let QueuedRequest { slot, guard, stay, .. } = *request;
         // It has left. The store may be asked when it should come back.
-        drop(guard);
+        drop((slot, guard));
         // While the server shuts down, the refusal is not due to the client.
         let is_drained = plan.limiter.queues().time_to_drain().is_some();
         let has_expired = unserved == Unserved::Expired && !is_drained;
-        let patience = patience.filter(|_| has_expired);
-        let step = patience.as_ref().map(|_| QueueStep::Expired);
+        let late = late.filter(|_| has_expired);
+        let step = late.as_ref().map(|_| QueueStep::Expired);
         if let Some(stay) = stay {
             stay.end(step.unwrap_or(QueueStep::Drained));
         }
-        Err(reject(plan, patience).await)
+        let Some((_, refusal)) = late else {
+            log_drained(plan.limit());
+            return Err(Rejection::Unavailable(SOON));
+        };
+        // What a new request would be told that costs the same.
+        Err(match plan.limiter.look(&refusal.demands).await {
+            Ok(outcome) => Refusal { outcome, ..refusal }.count(plan).await,
+            Err(error) => Rejection::unavailable(&error),
+        })
     })
 }
 
-/// The turn of a request while its service is called. If the call panics, the request has run all
-/// the same.
-struct CalledTurn(Option<(Box<dyn ReservedSlot>, Option<QueueStay>)>);
-
-impl CalledTurn {
-    fn use_up(&mut self) -> Option<UsedTurn> {
-        let (turn, stay) = self.0.take()?;
-        let used = turn.use_up();
-        if let Some(stay) = stay {
-            stay.end(QueueStep::Served);
-        }
-        Some(used)
-    }
+/// The keys for which the request counts as a waiter.
+pub(super) fn counted_keys(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> KeyHashes {
+    let is_counted = |demand: &&Demand<RuleLimit<'_>>| {
+        plan.rule_at(demand.limit.rule).is_some_and(|planned| !planned.rule.key.is_global())
+    };
+    let counted = demands.iter().filter(is_counted);
+    counted.map(|demand| plan.waiters.hash(demand.limit.rule, &demand.key)).collect()
 }
 
-impl Drop for CalledTurn {
-    fn drop(&mut self) {
-        self.use_up();
-    }
-}
-
-impl QueuedTurn {
+impl QueuedRequest {
     /// Calls the inner service, which is ready.
     pub(super) fn call<S: Service<Request<B>>, B>(
         self,
@@ -118,63 +148,37 @@ impl QueuedTurn {
         mut service: S,
         mut request: Request<B>,
     ) -> (S::Future, OnResponse) {
-        let Self { turn: pending, since, waiter } = self;
-        let QueuedWaiter { limit, guard, ledger, stay, shadows, .. } = waiter;
+        let Self { slot, since, grants, limit, guard, ledger, shadows, stay } = self;
         // Their answers are not waited for: the request runs at its instant.
         shadow::charge_beside(plan, ledger.as_ref(), shadows);
         if let Some(ledger) = &ledger {
-            ledger.outlive_resets(&*pending);
+            ledger.outlive_resets(&*slot);
             // Before the call, so that the handler finds its `Admission` and its meter in the
             // request.
             Admission::expose(ledger, request.extensions_mut());
         }
         let waited = since.elapsed();
-        let (mut turn, ledger) = (CalledTurn(Some((pending, stay))), RunningLedger(ledger));
-        let future = service.call(request);
+        let running = ledger.map(RunningLedger);
+        // If the call panics, the request has run all the same.
+        let called = catch_unwind(AssertUnwindSafe(|| service.call(request)));
         // After the call, so that the requests behind this one call the service after it.
-        let used = turn.use_up();
+        let used = slot.use_up();
+        if let Some(stay) = stay {
+            stay.end(QueueStep::Served);
+        }
         // The request was counted until here, so the bound of the queue includes those that wait for
         // the service.
         drop(guard);
+        let future = called.unwrap_or_else(|panic| resume_unwind(panic));
         let timing = fields::server_timing(&limit, waited);
-        let fields = used.filter(|_| plan.sends_fields).map(|used| {
-            let levels = levels_at_turn(plan, &used);
-            if let Some(ledger) = &ledger.0 {
-                ledger.stand(&levels);
+        let fields = plan.sends_fields.then(|| {
+            let levels: Vec<_> = grants.iter().map(|grant| used.level(grant)).collect();
+            if let Some(running) = &running {
+                running.0.stand(&levels);
             }
-            let members = levels.iter();
-            plan.fields_of(members.map(|(part, level)| (&*part.limit, &part.key, *level)))
+            let members = grants.iter().zip(levels);
+            plan.fields_of(members.map(|(grant, level)| (grant.limit(), &grant.key, level)))
         });
-        (future, OnResponse::new(fields, timing, ledger))
-    }
-}
-
-/// The limits of a request that has waited, and how they stand at its turn, in the order of the rules.
-fn levels_at_turn<'t>(plan: &Plan, turn: &'t UsedTurn) -> Vec<(&'t QueueBucket, Level)> {
-    let mut levels = Vec::new();
-    for (part, state) in &turn.buckets {
-        // A limit in shards has several parts; the fields show the first.
-        if levels.last().is_none_or(|(last, _): &(&_, _)| !part.is_of_same_limit(last)) {
-            // The cost does not matter: waiters hold all tokens, so none remain.
-            levels.push((part, Level::admitted(*state, 1, turn.at)));
-        }
-    }
-    levels.sort_by_key(|(part, _)| plan.position(part.limit.name()));
-    levels
-}
-
-/// The rejection of a request that has waited for as long as it may: what a new one would be told that
-/// costs the same. Without patience, it has left because the limiter is drained.
-async fn reject(plan: Arc<Plan>, patience: Option<Patience>) -> Rejection<'static> {
-    let Some(Patience { demands, jitter, .. }) = patience else {
-        plan.log.drained(plan.limit());
-        return Rejection::Unavailable(SOON);
-    };
-    match plan.limiter.look(&demands).await {
-        Ok(outcome) => {
-            let status = TOO_MANY;
-            lock_out::reject(plan, Refusal { demands, outcome, status, jitter }).await
-        }
-        Err(error) => Rejection::unavailable(&error),
+        (future, OnResponse::new(fields, timing, running))
     }
 }

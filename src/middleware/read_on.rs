@@ -16,7 +16,6 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use http::Request;
@@ -24,7 +23,7 @@ use http::{Method, Version, header::EXPECT};
 use http_body::Body as _;
 
 use super::plan::Plan;
-use super::rule::ReadOn;
+use super::settings::ReadOn;
 
 /// Reads on what the client still sends of this request, in a task.
 ///
@@ -42,7 +41,7 @@ pub(super) fn read_on<B: 'static>(plan: &Arc<Plan>, request: Request<B>) {
 #[cold]
 #[inline(never)]
 fn begin(plan: &Arc<Plan>, request: Request<Body>) {
-    let ReadOn { bytes, time, .. } = plan.settings.read_on;
+    let ReadOn { bytes, time, at_once } = plan.settings.read_on;
     let (head, body) = request.into_parts();
     let tells_itself = head.version >= Version::HTTP_2 || head.headers.contains_key(EXPECT);
     if tells_itself || head.method == Method::HEAD || body.is_end_stream() {
@@ -52,9 +51,12 @@ fn begin(plan: &Arc<Plan>, request: Request<Body>) {
     if time.is_zero() || body.size_hint().lower() > bytes || bytes == 0 {
         return;
     }
-    if let Ok(runtime) = tokio::runtime::Handle::try_current()
-        && let Some(place) = Place::take(plan)
-    {
+    let place = Arc::clone(&plan.read_on);
+    // This clone counts. So more requests are never read at once, whatever the threads that compare.
+    if Arc::strong_count(&place) > at_once.saturating_add(1) {
+        return;
+    }
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(async move {
             let _ = tokio::time::timeout(time, discard(body, bytes)).await;
             drop(place);
@@ -71,24 +73,5 @@ async fn discard(mut body: Body, bytes: u64) {
             Some(rest) => left = rest,
             None => return,
         }
-    }
-}
-
-/// One of the requests of a layer that are read on.
-struct Place(Arc<Plan>);
-
-impl Place {
-    fn take(plan: &Arc<Plan>) -> Option<Self> {
-        let ReadOn { at_once, .. } = plan.settings.read_on;
-        // The count guards nothing else, so no order is needed.
-        let next = |taken: usize| taken.checked_add(1).filter(|&taken| taken <= at_once);
-        let taken = plan.read_on.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-        taken.is_ok().then(|| Self(Arc::clone(plan)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.read_on.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,5 +1,6 @@
 //! Why requests do not run, and the responses to them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,15 +8,16 @@ use http::{Method, Response, StatusCode};
 
 use super::body::RefusalText;
 use super::call_response::{Told, is_grpc, respond, respond_to_error};
-use super::log::log_unasked;
+use super::log::{log_refused, log_unasked};
 use super::on_refusal::RefusedRequest;
 use super::plan::Plan;
-use super::planned_rule::{RuleDemands, RuleLimit, to_static};
-use super::rule::NoKey;
-use crate::backend::BackendError;
+use super::planned_rule::{NoKey, RuleDemands, RuleLimit, to_static};
+use crate::backend::{Answer, BackendError};
 use crate::fields::{self, RetryHint, SOON, Wording};
 use crate::key::Head;
-use crate::limiter::{CompleteAnswer, Demand, Level, Limit, RateLimited};
+use crate::limiter::{
+    BlockAfter, CompleteAnswer, Demand, DetachOnDrop, Level, Limit, RateLimited, refusals_to_count,
+};
 
 /// Why a request is rejected. It is data, as rendering it takes the head of the request.
 pub(super) enum Rejection<'p> {
@@ -43,6 +45,39 @@ impl Refusal<'_> {
     pub(super) fn into_static(self) -> Refusal<'static> {
         let Self { demands, outcome, status, jitter } = self;
         Refusal { demands: to_static(&demands), outcome, status, jitter }
+    }
+
+    /// What limits have refused whose rules block keys after some refusals.
+    pub(super) fn counted<'x>(
+        &'x self,
+        plan: &'x Plan,
+    ) -> impl Iterator<Item = (&'x Demand<RuleLimit<'x>>, &'x BlockAfter)> {
+        refusals_to_count(&self.demands, &self.outcome).filter_map(|demand| {
+            Some((demand, plan.rule_at(demand.limit.rule)?.rule.block_after.as_deref()?))
+        })
+    }
+}
+
+impl Refusal<'static> {
+    /// Counts the refusal for the rules that block keys after some, and returns the rejection: with the
+    /// time of the block, if that blocks a key.
+    ///
+    /// The count completes even if the client disconnects meanwhile.
+    pub(super) async fn count(mut self, plan: Arc<Plan>) -> Rejection<'static> {
+        let counting = async move {
+            let mut has_blocked = false;
+            for (demand, after) in self.counted(&plan) {
+                let (limit, key) = (demand.limit(), &demand.key);
+                has_blocked |= plan.limiter.count_refusal(limit, key, after).await;
+            }
+            if has_blocked && let Ok(outcome) = plan.limiter.look(&self.demands).await {
+                self.outcome = outcome;
+            }
+            Ok(Rejection::Refused(self))
+        };
+        // `counting` never fails.
+        let counted = DetachOnDrop::new(Answer::pending(counting)).await;
+        counted.unwrap_or_else(|error| Rejection::unavailable(&error))
     }
 }
 
@@ -100,7 +135,7 @@ pub(super) fn render_refusal(
     // If the queue had no room for a reserved slot, the verdict is `Reserved`: the limits that made
     // the request wait are then the ones that refuse it.
     let snapshots: Vec<_> = outcome.refused(demands).collect();
-    snapshots.iter().for_each(|snapshot| plan.log.refused(snapshot.limit(), after));
+    snapshots.iter().for_each(|snapshot| log_refused(&plan.lacks_key, snapshot.limit(), after));
     let style = &plan.settings.style;
     let fields = plan.sends_fields.then(|| plan.fields_by(demands, outcome));
     let refused = RefusedRequest {
@@ -126,8 +161,8 @@ pub(super) fn render_lone(
     after: Duration,
     head: &Head<'_>,
 ) -> Option<Response<RefusalText>> {
-    let policy = plan.refusal_policy(limit).filter(|_| !is_grpc(head))?;
-    plan.log.refused(limit, Some(after));
+    let policy = plan.kept_policy(limit).filter(|_| plan.uses_kept_wording && !is_grpc(head))?;
+    log_refused(&plan.lacks_key, limit, Some(after));
     let numbers = plan.sends_fields.then(|| policy.numbers(limit, level));
     let mut response = fields::refusal_by(policy, numbers, after).map(RefusalText::Kept);
     fields::put_exact_wait(&mut response, Some(head.extensions()), after);

@@ -9,13 +9,14 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
 use smallvec::SmallVec;
 
 use super::queue::Queue;
 use crate::key::Key;
+use crate::limiter::lock;
 
 /// The hash of a rule's position and a key. Two keys with the same hash share one bound. That is
 /// one pair in 2^64, so it does not happen among hundreds of thousands of waiters.
@@ -60,7 +61,7 @@ impl WaiterCounter {
         match queue.admits(waiting, Some(waiting)) {
             Err(_) if waiting < queue.max_waiters => {
                 let keys = keys();
-                queue.admits(waiting, max_waiters_of(&self.lock(), &keys))
+                queue.admits(waiting, max_waiters_of(&lock(&self.by_key), &keys))
             }
             known => known,
         }
@@ -75,7 +76,7 @@ impl WaiterCounter {
         // Requests without a key take no lock.
         // The lock is held until the waiter is counted everywhere. Otherwise two requests of a key
         // at its bound could both pass the check.
-        let mut by_key = (!keys.is_empty()).then(|| self.lock());
+        let mut by_key = (!keys.is_empty()).then(|| lock(&self.by_key));
         let held = by_key.as_deref().and_then(|by_key| max_waiters_of(by_key, &keys));
         let mut why = queue.on_full;
         let increment = |waiting: usize| match queue.admits(waiting, held) {
@@ -97,11 +98,6 @@ impl WaiterCounter {
         drop(by_key);
         Ok(WaiterGuard { counter: Arc::clone(self), keys })
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<KeyHash, usize>> {
-        // A poisoned lock is harmless: no holder can panic halfway through a change.
-        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The most waiters that one of these keys has.
@@ -115,7 +111,7 @@ const MIN_CAPACITY: usize = 1_024;
 impl Drop for WaiterGuard {
     fn drop(&mut self) {
         if !self.keys.is_empty() {
-            let mut by_key = self.counter.lock();
+            let mut by_key = lock(&self.counter.by_key);
             for key in &self.keys {
                 if let Some(held) = by_key.get_mut(key) {
                     *held = held.saturating_sub(1);
@@ -150,7 +146,7 @@ mod tests {
     }
 
     fn keys(counter: &Arc<WaiterCounter>) -> usize {
-        counter.lock().len()
+        lock(&counter.by_key).len()
     }
 
     #[test]
@@ -176,7 +172,7 @@ mod tests {
         let all: Vec<_> = (0..50_000).map(|key| add(&counter, &queue, key).unwrap()).collect();
         assert_eq!(keys(&counter), 50_000);
         drop(all);
-        assert!(counter.lock().capacity() <= 8 * MIN_CAPACITY);
+        assert!(lock(&counter.by_key).capacity() <= 8 * MIN_CAPACITY);
     }
 
     /// `check` takes no lock until a key could be at its bound.

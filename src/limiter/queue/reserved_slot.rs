@@ -12,6 +12,7 @@ use crate::backend::{BucketId, Key};
 use crate::clock::Timestamp;
 use crate::limiter::Limit;
 use crate::limiter::grant::{Grant, PaidBucket};
+use crate::limiter::snapshot::Level;
 
 /// A reservation that has to wait, then its turn. Dropping it cancels the reservation, unless it was
 /// used up.
@@ -59,7 +60,7 @@ pub(crate) struct UsedTurn {
     /// The instant from which the work may run.
     pub(crate) at: Timestamp,
     /// The buckets, and how each of them stands at that instant for the next request.
-    pub(crate) buckets: Vec<(QueueBucket, State)>,
+    buckets: Vec<(QueueBucket, State)>,
 }
 
 impl UsedTurn {
@@ -70,6 +71,13 @@ impl UsedTurn {
             (bucket, state)
         });
         Self { at, buckets: states.collect() }
+    }
+
+    /// How the limit of a grant stands then for the next request; of several shards, the first.
+    pub(crate) fn level(&self, grant: &Grant) -> Level {
+        let part = self.buckets.iter().find(|(part, _)| part.is_of(grant));
+        // The cost does not matter: waiters hold all tokens, so none remain.
+        part.map_or_else(|| grant.level(), |(_, state)| Level::admitted(*state, 1, self.at))
     }
 }
 
@@ -101,9 +109,9 @@ impl QueueBucket {
         State { value: if left.value < 0 { value.min(0) } else { left.value }, ts }
     }
 
-    /// Whether both are buckets of the same limit and key, possibly of different shards.
-    pub(crate) fn is_of_same_limit(&self, other: &Self) -> bool {
-        self.limit.name() == other.limit.name() && self.key == other.key
+    /// Whether it is a bucket of the limit and the key of this grant.
+    fn is_of(&self, grant: &Grant) -> bool {
+        self.limit.name() == grant.limit().name() && self.key == grant.key
     }
 }
 
