@@ -164,6 +164,16 @@ impl Key {
         Some(Self::concat(&[bytes]))
     }
 
+    /// Takes the key out. One that is held in place is copied, and stays.
+    #[cfg(feature = "memory")]
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> Self {
+        match &self.0 {
+            Repr::Inline(place) => Self(Repr::Inline(*place)),
+            Repr::Heap(_) => std::mem::replace(self, Self::GLOBAL),
+        }
+    }
+
     /// Whether the key is one part without content, such as the empty name of a missing user.
     #[allow(dead_code, reason = "the extractors use it, which are a feature")]
     pub(crate) fn is_empty(&self) -> bool {

@@ -67,8 +67,8 @@ impl FieldSet {
             }
             ForeignFields::Remove => remove_all(headers),
         }
-        prepend(headers, &RATELIMIT_POLICY, policy);
-        prepend(headers, &RATELIMIT, members);
+        prepend(headers, || RATELIMIT_POLICY, policy);
+        prepend(headers, || RATELIMIT, members);
         if let Some(boxed) = most_constrained {
             let (dialects, most_constrained) = *boxed;
             most_constrained.write_to(dialects, headers, extensions);

@@ -5,8 +5,8 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
-pub(super) static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-pub(super) static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub(super) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+pub(super) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// The largest integer of structured fields (RFC 9651, section 3.3.1).
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
@@ -54,16 +54,17 @@ impl FieldList {
 ///
 /// In most cases the field is absent, and one lookup is enough. An error means that the map is
 /// full; the field is then omitted.
+#[inline]
 pub(super) fn prepend(
     headers: &mut HeaderMap,
-    name: &'static HeaderName,
+    name: impl Fn() -> HeaderName,
     members: Option<HeaderValue>,
 ) {
     if let Some(members) = members
-        && let Ok(true) = headers.try_append(name, members)
-        && let Some(list) = join_last_first(headers, name)
+        && let Ok(true) = headers.try_append(name(), members)
+        && let Some(list) = join_last_first(headers, &name())
     {
-        headers.insert(name, list);
+        headers.insert(name(), list);
     }
 }
 

@@ -8,7 +8,7 @@ use http::header::RETRY_AFTER;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 
 use super::dialect::Dialects;
-use super::list::{FieldList, MAX_INTEGER, RATELIMIT};
+use super::list::{self, FieldList, MAX_INTEGER};
 use super::number;
 use super::policy::{FieldNumbers, PolicyText};
 use super::retry_after::{ceil_epoch_seconds, ceil_seconds};
@@ -152,6 +152,7 @@ static DRAFT_6: [HeaderName; 3] = [
     HeaderName::from_static("ratelimit-reset"),
 ];
 
+static RATELIMIT: HeaderName = list::RATELIMIT;
 static X_RATELIMIT: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-limit"),
     HeaderName::from_static("x-ratelimit-remaining"),

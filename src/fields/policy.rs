@@ -165,11 +165,12 @@ impl KeptPolicy {
     /// Writes the fields of draft 11, in front of those that an inner layer wrote.
     #[inline(never)]
     pub(crate) fn write_to(&'static self, numbers: FieldNumbers, headers: &mut HeaderMap) {
-        prepend(headers, &RATELIMIT_POLICY, Some(self.value.clone()));
-        prepend(headers, &RATELIMIT, self.member(numbers));
+        prepend(headers, || RATELIMIT_POLICY, Some(self.value.clone()));
+        prepend(headers, || RATELIMIT, self.member(numbers));
     }
 
     /// The fields of a refusal, in the form of draft 11 if there are numbers for it.
+    #[inline]
     pub(super) fn fields_of_refusal(
         &'static self,
         numbers: Option<FieldNumbers>,

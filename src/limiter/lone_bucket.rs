@@ -121,12 +121,12 @@ fn answer<'l>(
     if limiter.observers().is_some() {
         tell(limiter, demand.limit, demand.cost, reading);
     }
-    Poll::Ready(match reading.verdict() {
-        Verdict::Admitted => Ok(Permit::of_bucket(limiter, demand, &reading, at)),
+    match reading.verdict() {
+        Verdict::Admitted => Poll::Ready(Ok(Permit::of_bucket(limiter, demand, &reading, at))),
         Verdict::Reserved | Verdict::Refused => {
-            Err(refused_one(limiter, demand, jitter, at, (reading.state(), reading.wait())))
+            refused_one(limiter, demand, jitter, at, (reading.state(), reading.wait()))
         }
-    })
+    }
 }
 
 #[cold]
@@ -139,18 +139,19 @@ fn tell(limiter: &RateLimiter, limit: &Limit, cost: u64, reading: Reading) {
 
 /// Not inlined: admitted requests should not pay for this code.
 #[inline(never)]
-fn refused_one(
+fn refused_one<'l>(
     limiter: &RateLimiter,
     demand: &Demand<&Limit>,
     jitter: u64,
     at: Timestamp,
     (state, wait): (State, Duration),
-) -> RateLimited {
+) -> Poll<Result<Permit<'l>, RateLimited>> {
     let verdict = Verdict::Refused;
     let wait = wait_of(demand.limit, verdict, wait);
     let level = Level { verdict, state, wait, cost: demand.cost, at };
     let late =
         |wait: Duration| wait.saturating_add(limiter.random().up_to(Duration::from_nanos(jitter)));
     let after = if jitter == 0 { wait } else { wait.map(late) };
-    RateLimited::refused(demand.limit, level, after).with_speech(limiter.speech())
+    let refused = RateLimited::refused(demand.limit, level, after);
+    Poll::Ready(Err(refused.with_speech(limiter.speech())))
 }

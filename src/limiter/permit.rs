@@ -129,8 +129,7 @@ impl<'l, const N: usize> Paid<'l, N> {
         at: Timestamp,
     ) -> Self {
         let &mut Demand { limit, ref mut key, explicit_cost, shards, .. } = demand;
-        let key = std::mem::replace(key, Key::GLOBAL);
-        Self { limiter, limit, key, at, left, units, shards, mark, explicit_cost }
+        Self { limiter, limit, key: key.take(), at, left, units, shards, mark, explicit_cost }
     }
 
     fn grant(&self) -> Grant<&'l Limit> {

@@ -104,9 +104,11 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().kind.project() {
+            // Returned as it is: a frame that is looked at first is copied.
+            BodyKindProjection::Inner { body, end: None } => body.poll_frame(cx),
             BodyKindProjection::Inner { body, end } => {
                 let polled = body.poll_frame(cx);
-                if end.is_some() && matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+                if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
                     *end = None;
                 }
                 polled

@@ -63,48 +63,50 @@ where
         self.inner.poll_ready(cx)
     }
 
-    #[inline]
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
-        let on_response = match decide(&self.plan, &Head::new(&request)) {
-            Action::Run(on_response) => on_response,
-            Action::Reject(response) => return self.reject(request, response),
-            Action::Queue(waiting) => {
-                let held = self.hold(request);
-                return ResponseFuture::new(ResponseState::queued(waiting, held));
+        match decide(&self.plan, &Head::new(&request)) {
+            // Alone, so that the request is moved once, and little code lies where the layer is used.
+            Action::Run(on_response) if !matches!(on_response, OnResponse::Tasks(_)) => {
+                let future = self.inner.call(request);
+                ResponseFuture::new(ResponseState::Running { future, on_response })
             }
-            Action::Pending(pending) => {
-                let held = Some(self.hold(request));
-                return ResponseFuture::new(ResponseState::Deciding { pending, held });
-            }
-        };
-        let request = match &on_response {
-            OnResponse::Tasks(_) => exposed(request, &on_response),
-            _ => request,
-        };
-        let future = self.inner.call(request);
-        ResponseFuture::new(ResponseState::Running { future, on_response })
+            action => self.act(request, action),
+        }
     }
 }
 
 impl<S: Clone> RateLimit<S> {
-    /// Responds in place of the inner service.
-    // Not inlined: reading on needs the request in memory, which would cost admitted ones a copy.
+    /// Does what few requests need, or what takes long: see [`Action`].
     #[inline(never)]
-    fn reject<B: 'static>(
+    fn act<B: 'static>(
         &mut self,
-        request: Request<B>,
-        response: Response<RefusalText>,
+        mut request: Request<B>,
+        action: Action<Response<RefusalText>>,
     ) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
     {
-        // Drops the service that `poll_ready` readied, and with it what that has reserved: the request
-        // does not use it, and no other one may follow. One without a destructor gives nothing back.
-        if mem::needs_drop::<S>() {
-            self.inner = self.inner.clone();
-        }
-        read_on(&self.plan, request);
-        ResponseFuture::new(ResponseState::Rejected { response: Some(response) })
+        ResponseFuture::new(match action {
+            Action::Run(on_response) => {
+                on_response.expose(&mut request);
+                let future = self.inner.call(request);
+                ResponseState::Running { future, on_response }
+            }
+            Action::Reject(response) => {
+                // Drops the service that `poll_ready` readied, and with it what that has reserved:
+                // the request does not use it, and no other one may follow. One without a destructor
+                // gives nothing back.
+                if mem::needs_drop::<S>() {
+                    self.inner = self.inner.clone();
+                }
+                read_on(&self.plan, request);
+                ResponseState::Rejected { response: Some(response) }
+            }
+            Action::Queue(waiting) => ResponseState::queued(waiting, self.hold(request)),
+            Action::Pending(pending) => {
+                ResponseState::Deciding { pending, held: Some(self.hold(request)) }
+            }
+        })
     }
 
     /// Holds a request that runs later, if at all, with the service that was readied for it.
@@ -117,15 +119,4 @@ impl<S: Clone> RateLimit<S> {
         let service = mem::replace(&mut self.inner, clone);
         Box::new(HeldRequest { service, request, plan: Arc::clone(&self.plan) })
     }
-}
-
-/// Adds the `Admission` and the meter to the extensions of the request.
-///
-/// The request is taken by value, in a function of its own: changing it in place in `call` would
-/// add a copy of the request to every call, also if the layer adds nothing.
-#[cold]
-#[inline(never)]
-fn exposed<B>(mut request: Request<B>, on_response: &OnResponse) -> Request<B> {
-    on_response.expose(&mut request);
-    request
 }

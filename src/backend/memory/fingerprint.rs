@@ -115,21 +115,32 @@ impl Hasher {
     /// The hash of a bucket's name.
     #[inline(always)]
     pub(super) fn fingerprint(&self, id: BucketId<'_>) -> Fingerprint {
+        let [print] = self.fingerprints(id, [id.shard_index()]);
+        print
+    }
+
+    /// The hashes of the names of these shards of a limit and key.
+    #[inline(always)]
+    pub(super) fn fingerprints<const N: usize>(
+        &self,
+        id: BucketId<'_>,
+        shards: [u32; N],
+    ) -> [Fingerprint; N] {
         match (id.head().whole(), id.key().inline_words()) {
-            (Some(name), Some((key, count))) => self.short(id.shard_index(), name, key, count),
-            _ => self.general(id.limit(), id.key(), id.shard_index()),
+            (Some(name), Some((key, count))) => self.short(shards, name, key, count),
+            _ => shards.map(|shard| self.general(id.limit(), id.key(), shard)),
         }
     }
 
-    /// The hash of a name of the usual form, of which `count` words of the key are not zero.
+    /// The hashes of names of the usual form, of which `count` words of the key are not zero.
     #[inline(always)]
-    fn short(
+    fn short<const N: usize>(
         &self,
-        shard: u32,
+        shards: [u32; N],
         [name, tail]: [u64; 2],
         [key, second, third, fourth, last]: [u64; KEY_WORDS],
         count: usize,
-    ) -> Fingerprint {
+    ) -> [Fingerprint; N] {
         let [of_shard, of_name, of_tail, of_key, of_second, of_third, of_fourth, of_last] =
             &self.usual;
         let mut sum = self.start;
@@ -138,9 +149,6 @@ impl Hasher {
         // A word of zeros would add zero, so it is left out.
         if tail != 0 {
             sum.add(of_tail, tail);
-        }
-        if shard != 0 {
-            sum.add(of_shard, u64::from(shard));
         }
         // Short keys have one or two words. The branches skip the multiplications by zeros.
         if count > 1 {
@@ -153,7 +161,13 @@ impl Hasher {
                 }
             }
         }
-        sum.fingerprint()
+        shards.map(|shard| {
+            let mut sum = sum;
+            if shard != 0 {
+                sum.add(of_shard, u64::from(shard));
+            }
+            sum.fingerprint()
+        })
     }
 
     /// The hash of a name of the general form.

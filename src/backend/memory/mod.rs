@@ -345,7 +345,7 @@ impl Memory {
     }
 
     /// As [`charge_few`](Self::charge_few), for a charge on two shards.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn charge_pair(&self, charge: &Charge<'_>) -> Option<TakenPair> {
         several_charges::charge_pair(&self.shards, &self.hasher, charge, || self.now())
     }

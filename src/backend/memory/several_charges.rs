@@ -1,5 +1,7 @@
 //! Charges on several buckets at once, under the locks of their shards.
 
+use std::array;
+
 use parking_lot::MutexGuard;
 
 use super::fingerprint::{Fingerprint, Hasher};
@@ -12,7 +14,7 @@ use crate::algebra::{
 };
 use crate::backend::answer::{Applied, FEW, Reading};
 use crate::backend::apply::apply_list;
-use crate::backend::charge::{BucketId, Charge};
+use crate::backend::charge::Charge;
 use crate::backend::reset_log::ResetMark;
 use crate::clock::Timestamp;
 
@@ -51,8 +53,11 @@ pub(super) fn charge_few<'c>(
     if charges.len() > FEW {
         return None;
     }
-    let mut few = FewBuckets::NONE;
-    few.lock(shards, hasher, charges.clone().map(|charge| charge.id()))?;
+    let mut few = FewBuckets::<FEW>::new(charges.len());
+    for (found, charge) in few.buckets.iter_mut().zip(charges.clone()) {
+        found.print = fingerprint_of(hasher, charge.id());
+    }
+    few.lock(shards)?;
     let (now, mark) = (now(), few.mark());
     for (found, charge) in few.buckets.iter_mut().zip(charges) {
         let state = found.find(&few.guards, charge.bucket())?;
@@ -76,10 +81,12 @@ pub(super) fn charge_pair(
 ) -> Option<TakenPair> {
     let other = charge.get_second_shard().filter(|_| is_usual(charge))?;
     let (id, bucket) = (charge.id(), charge.bucket());
-    let mut few = FewBuckets::NONE;
-    few.lock(shards, hasher, [id, id.shard(other)].into_iter())?;
+    let mut few = FewBuckets::<2>::new(2);
+    let [first, second] = &mut few.buckets;
+    [first.print, second.print] = hasher.fingerprints(id, [id.shard_index(), other]);
+    few.lock(shards)?;
     let (now, mark) = (now(), few.mark());
-    let [first, second, _] = &mut few.buckets;
+    let [first, second] = &mut few.buckets;
     let states = [first.find(&few.guards, bucket)?, second.find(&few.guards, bucket)?];
     let charged = charge_shards(bucket, states, charge.units(), Terms::AT_ONCE, now);
     if charged.verdict() != Verdict::Admitted {
@@ -107,14 +114,12 @@ fn is_usual(charge: &Charge<'_>) -> bool {
 }
 
 /// A few buckets, with their shards locked.
-struct FewBuckets<'s> {
+struct FewBuckets<'s, const N: usize> {
     /// In the order of the shards.
-    guards: Guards<'s>,
-    buckets: [FoundBucket; FEW],
+    guards: [Option<MutexGuard<'s, Shard>>; N],
+    buckets: [FoundBucket; N],
     count: usize,
 }
-
-type Guards<'s> = [Option<MutexGuard<'s, Shard>>; FEW];
 
 #[derive(Clone, Copy)]
 struct FoundBucket {
@@ -125,34 +130,27 @@ struct FoundBucket {
     state: State,
 }
 
-impl<'s> FewBuckets<'s> {
-    const NONE: Self =
-        Self { guards: [const { None }; FEW], buckets: [FoundBucket::NONE; FEW], count: 0 };
+impl<'s, const N: usize> FewBuckets<'s, N> {
+    const fn new(count: usize) -> Self {
+        Self { guards: [const { None }; N], buckets: [FoundBucket::NONE; N], count }
+    }
 
     /// Locks the shards of the buckets; `None` if a bucket is named twice.
     #[inline(always)]
-    fn lock<'i>(
-        &mut self,
-        shards: &'s Shards,
-        hasher: &Hasher,
-        ids: impl ExactSizeIterator<Item = BucketId<'i>>,
-    ) -> Option<()> {
+    fn lock(&mut self, shards: &'s Shards) -> Option<()> {
         let Self { guards, buckets, count } = self;
-        *count = ids.len();
         // The shard of each bucket, and its own place, in one number.
-        let mut order = [usize::MAX; FEW];
-        for (nth, ((id, found), place)) in ids.zip(&mut *buckets).zip(&mut order).enumerate() {
-            found.print = fingerprint_of(hasher, id);
-            *place = shards.index_of(found.print).saturating_mul(FEW).saturating_add(nth);
-        }
+        let mut order: [_; N] = array::from_fn(|nth| match buckets.get(nth) {
+            Some(found) if nth < *count => {
+                shards.index_of(found.print).saturating_mul(N).saturating_add(nth)
+            }
+            _ => usize::MAX,
+        });
         // The order of the indices is the order of the locks: see `lock_set`.
-        let [a, b, c] = order;
-        let (a, b) = (a.min(b), a.max(b));
-        let (b, c) = (b.min(c), b.max(c));
-        let order = [a.min(b), a.max(b), c];
+        order.sort_unstable();
         let (mut last, mut lock) = (None, 0);
         for (position, (guard, place)) in guards.iter_mut().zip(order).take(*count).enumerate() {
-            let (index, nth) = (place / FEW, place % FEW);
+            let (index, nth) = (place.checked_div(N)?, place.checked_rem(N)?);
             if last.replace(index) != Some(index) {
                 *guard = Some(shards.get(index).lock());
                 lock = position;
@@ -172,7 +170,7 @@ impl<'s> FewBuckets<'s> {
 
     /// Stores the states, and returns them.
     #[inline(always)]
-    fn keep(&mut self) -> [State; FEW] {
+    fn keep(&mut self) -> [State; N] {
         for found in self.buckets.iter().take(self.count) {
             if let Some(Some(shard)) = self.guards.get_mut(found.lock)
                 && let Some(slot) = shard.table.get_mut(found.slot)
@@ -194,7 +192,7 @@ impl FoundBucket {
 
     /// Finds its state; `None` if it is not stored by this quota.
     #[inline(always)]
-    fn find(&mut self, guards: &Guards<'_>, quota: &Bucket) -> Option<State> {
+    fn find(&mut self, guards: &[Option<MutexGuard<'_, Shard>>], quota: &Bucket) -> Option<State> {
         (self.slot, self.state) = guards.get(self.lock)?.as_ref()?.find_known(self.print, quota)?;
         Some(self.state)
     }

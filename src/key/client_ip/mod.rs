@@ -288,9 +288,10 @@ impl ClientIp {
 
     #[inline]
     fn find(&self, head: &Head<'_>) -> Option<IpAddr> {
+        let peer = peer(head, &self.peers);
         match &self.source {
-            AddressSource::Peer => peer(head, &self.peers),
-            source => source.find(head, peer(head, &self.peers)),
+            AddressSource::Peer => peer,
+            source => source.find(head, peer),
         }
     }
 }
