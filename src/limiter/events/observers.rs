@@ -138,18 +138,22 @@ impl Observers {
         let begun = TOLD.try_with(|told| {
             let mut told = told.borrow_mut();
             let is_new = !told.contains(&place);
-            told.extend(is_new.then_some(place));
+            if is_new {
+                told.push(place);
+            }
             is_new
         });
         // While the thread ends, it tells without a mark.
         if begun == Ok(false) {
             return;
         }
-        let panics = self.all.iter().filter_map(|observer| {
+        let mut panics = Vec::new();
+        for observer in &self.all {
             // Nothing of ours is borrowed mutably by the call, so nothing is left half done.
-            catch_unwind(AssertUnwindSafe(|| event(&**observer))).err()
-        });
-        let panics: Vec<_> = panics.collect();
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| event(&**observer))) {
+                panics.push(panic);
+            }
+        }
         let _ = TOLD.try_with(|told| told.borrow_mut().pop());
         // Logged and dropped after that: both run code of others, which may panic again.
         #[cfg(feature = "tracing")]
@@ -171,8 +175,8 @@ impl fmt::Debug for Observers {
     }
 }
 
-/// The stay of a request in a queue. Tells the observers that it [has joined](Self::join) a queue, and how its stay ends. If
-/// it is dropped, the request has left.
+/// The stay of a request in a queue. Tells the observers that it [has joined](Self::join) a queue, and how
+/// its stay ends. If it is dropped, the request has left.
 #[derive(Debug)]
 pub(crate) struct QueueStay {
     observers: Arc<Observers>,

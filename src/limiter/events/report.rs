@@ -3,7 +3,6 @@
 #![cfg_attr(not(feature = "memory"), allow(dead_code, reason = "used for one bucket in memory"))]
 
 use std::borrow::Borrow;
-use std::iter;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -21,7 +20,14 @@ use crate::limiter::snapshot::wait_of;
 impl Observers {
     /// Tells of one limit, for which the store was not asked.
     pub(crate) fn tell_unasked(&self, source: DecisionSource, limit: &Limit, outcome: Outcome) {
-        self.tell_request(source, iter::once((limit, 0, outcome, None)));
+        self.tell_decision(&Decision {
+            limit,
+            outcome,
+            source,
+            cost: 0,
+            wait: None,
+            is_main: true,
+        });
     }
 
     /// Tells of demands that the store has not decided.
@@ -71,7 +77,7 @@ impl Observers {
             Verdict::Reserved | Verdict::Refused => Outcome::Refused,
         };
         let wait = wait_of(limit, reading.verdict(), reading.wait());
-        self.tell_request(source, iter::once((limit, cost, outcome, wait)));
+        self.tell_decision(&Decision { limit, outcome, source, cost, wait, is_main: true });
     }
 
     /// Tells of demands of which one costs more than its limit can ever grant, alone or with those
@@ -115,8 +121,10 @@ impl Observers {
         if let Some(main) = decisions.iter_mut().rev().max_by_key(|one| weight(one)) {
             main.is_main = true;
         }
-        for decision in &decisions {
-            self.tell(|observer| observer.on_decision(decision));
-        }
+        decisions.iter().for_each(|decision| self.tell_decision(decision));
+    }
+
+    fn tell_decision(&self, decision: &Decision<'_>) {
+        self.tell(|observer| observer.on_decision(decision));
     }
 }
