@@ -211,7 +211,7 @@ impl<'l> Permit<'l> {
         limiter: &'l RateLimiter,
         first: &'l Limit,
         mut demands: Vec<Demand<&'l Limit>>,
-        Taken { now: at, mark, left }: Taken,
+        Taken { now: at, mark, left }: Taken<FEW>,
     ) -> Self {
         demands.iter_mut().for_each(|demand| demand.asked_at = mark);
         Self(PermitInner::Few(FewPaid { limiter, first, demands, left, at }))

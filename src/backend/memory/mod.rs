@@ -71,7 +71,7 @@ use self::shard::Shard;
 use self::shard_charges::LookupMiss;
 use self::shards::Shards;
 pub(crate) use self::waiter::{LinePlace, LineTicket, LineTimer, LineWaiter, WaiterStatus};
-use super::answer::{Applied, Reading};
+use super::answer::{Applied, FEW, Reading};
 use super::charge::Charge;
 use crate::clock::{Clock, SystemClock, Timestamp};
 
@@ -340,7 +340,7 @@ impl Memory {
     pub(crate) fn charge_few<'c>(
         &self,
         charges: impl ExactSizeIterator<Item = Charge<'c>> + Clone,
-    ) -> Option<Taken> {
+    ) -> Option<Taken<FEW>> {
         several_charges::charge_few(&self.shards, &self.hasher, charges, || self.now())
     }
 
@@ -359,16 +359,21 @@ impl Memory {
             [one] => self.charge_pair(one).map(|(now, mark, charged)| {
                 Applied::two(now, Reading::from_charged_pair(one, &charged)).with_mark(mark)
             }),
-            _ => self.charge_few(charges.iter().copied()).map(|taken| {
-                let readings = taken.readings(charges.iter().copied());
-                Applied::collect(taken.now, charges.len(), readings)
-            }),
+            _ if charges.len() <= FEW => self.take_few::<FEW>(charges),
+            // Arrays of eight for three charges cost more than these save.
+            _ => self.take_few::<8>(charges),
         };
         few.unwrap_or_else(|| {
             let applied = several_charges::charge_list(shards, hasher, charges, now);
             self.keep_names(charges.iter().flat_map(Charge::ids));
             applied
         })
+    }
+
+    fn take_few<const N: usize>(&self, charges: &[Charge<'_>]) -> Option<Applied> {
+        let (shards, hasher, all) = (&self.shards, &self.hasher, charges.iter().copied());
+        let taken = several_charges::charge_few::<N>(shards, hasher, all.clone(), || self.now())?;
+        Some(Applied::collect(taken.now, charges.len(), taken.readings(all)))
     }
 
     #[inline]

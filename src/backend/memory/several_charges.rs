@@ -12,7 +12,7 @@ use super::shards::Shards;
 use crate::algebra::{
     Bucket, Charged, State, Terms, Verdict, charge as charge_one, charge_pair as charge_shards,
 };
-use crate::backend::answer::{Applied, FEW, Reading};
+use crate::backend::answer::{Applied, Reading};
 use crate::backend::apply::apply_list;
 use crate::backend::charge::Charge;
 use crate::backend::reset_log::ResetMark;
@@ -20,14 +20,14 @@ use crate::clock::Timestamp;
 
 /// What a few charges have left in their buckets, which have all admitted them.
 #[derive(Clone, Copy)]
-pub(crate) struct Taken {
+pub(crate) struct Taken<const N: usize> {
     pub(crate) now: Timestamp,
     pub(crate) mark: ResetMark,
     /// In the order of the charges.
-    pub(crate) left: [State; FEW],
+    pub(crate) left: [State; N],
 }
 
-impl Taken {
+impl<const N: usize> Taken<N> {
     /// The readings of these charges.
     #[inline(always)]
     pub(crate) fn readings<'c>(
@@ -40,20 +40,20 @@ impl Taken {
     }
 }
 
-/// Takes all charges if that is simple: there are few, and each is on one bucket that is stored by
+/// Takes all charges if that is simple: there are `N` at most, and each is on one bucket that is stored by
 /// its quota, is named once, and has the units. `None` if nothing was taken.
 // Inlined, so that the charges stay in registers.
 #[inline(always)]
-pub(super) fn charge_few<'c>(
+pub(super) fn charge_few<'c, const N: usize>(
     shards: &Shards,
     hasher: &Hasher,
     charges: impl ExactSizeIterator<Item = Charge<'c>> + Clone,
     now: impl FnOnce() -> Timestamp,
-) -> Option<Taken> {
-    if charges.len() > FEW {
+) -> Option<Taken<N>> {
+    if charges.len() > N {
         return None;
     }
-    let mut few = FewBuckets::<FEW>::new(charges.len());
+    let mut few = FewBuckets::<N>::new(charges.len());
     for (found, charge) in few.buckets.iter_mut().zip(charges.clone()) {
         found.print = fingerprint_of(hasher, charge.id());
     }
