@@ -360,7 +360,6 @@ impl Memory {
                 Applied::two(now, Reading::from_charged_pair(one, &charged)).with_mark(mark)
             }),
             _ if charges.len() <= FEW => self.take_few::<FEW>(charges),
-            // Arrays of eight for three charges cost more than these save.
             _ => self.take_few::<8>(charges),
         };
         few.unwrap_or_else(|| {
