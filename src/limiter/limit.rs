@@ -265,10 +265,11 @@ impl Limit {
         &self.bucket
     }
 
-    /// Whether it is of the same name as another limit, and its buckets have other numbers.
-    pub(super) fn differs_in_numbers(&self, other: &Self) -> bool {
-        let numbers = |limit: &Self| (limit.bucket, limit.quota.get_shards());
-        self.name() == other.name() && numbers(self) != numbers(other)
+    /// Whether its buckets count as those of another limit do, by the same numbers.
+    #[inline]
+    pub(super) fn counts_like(&self, other: &Self) -> bool {
+        let counted = |quota: &Quota| (quota.get_shards(), quota.is_in_flight());
+        self.bucket == other.bucket && counted(&self.quota) == counted(&other.quota)
     }
 
     #[inline]

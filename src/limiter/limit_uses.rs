@@ -83,7 +83,7 @@ impl LimitUse {
     }
 
     fn differs_in_numbers(&self, other: &Self) -> bool {
-        !self.is_chosen && !other.is_chosen && self.limit.differs_in_numbers(&other.limit)
+        !self.is_chosen && !other.is_chosen && !self.limit.counts_like(&other.limit)
     }
 
     fn is_like(&self, other: &Self) -> bool {

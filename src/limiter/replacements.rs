@@ -180,10 +180,10 @@ impl ReplacedLimit {
 
     /// Whether it is that of this limit, which has its name.
     ///
-    /// Limits of one name and quota that say different things about outages are different here: each
-    /// goes on to say what it says.
+    /// Limits that count alike and say different things about outages are different here: each goes on
+    /// to say what it says.
     fn is_of(&self, limit: &Limit) -> bool {
-        self.of.quota() == limit.quota() && self.of.get_on_failure() == limit.get_on_failure()
+        self.of.counts_like(limit) && self.of.get_on_failure() == limit.get_on_failure()
     }
 
     fn current(&self) -> Option<&Arc<Limit>> {
