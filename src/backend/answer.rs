@@ -73,6 +73,10 @@ impl<T: fmt::Debug> fmt::Debug for Answer<T> {
 /// Most lists have no more charges.
 pub(crate) const FEW: usize = 3;
 
+/// The memory store takes no more charges at once without a list.
+#[cfg(feature = "memory")]
+pub(crate) const MOST: usize = 8;
+
 /// The result of a list of charges or adjustments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {

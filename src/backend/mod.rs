@@ -106,6 +106,8 @@ use std::sync::Arc;
 
 pub use self::adjustment::{Adjustment, Change};
 pub(crate) use self::answer::FEW;
+#[cfg(feature = "memory")]
+pub(crate) use self::answer::MOST;
 pub use self::answer::{Answer, Applied, Reading};
 pub use self::apply::{BucketStore, adjust_all, apply_all, reset_all};
 pub use self::charge::{BucketId, Charge};

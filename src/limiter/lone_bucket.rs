@@ -14,7 +14,7 @@ use super::permit::Permit;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, wait_of};
 use crate::algebra::{State, Units, Verdict};
-use crate::backend::{Memory, Reading, UnknownBucket};
+use crate::backend::{FEW, MOST, Memory, Reading, UnknownBucket};
 use crate::clock::Timestamp;
 
 /// Decides a call on one bucket in memory, with up to `jitter` nanoseconds in its wait: the twin of
@@ -45,7 +45,7 @@ pub(super) fn decide<'l>(
 
 /// Decides a call on two shards or on a few buckets in memory, if all are known and have the tokens.
 /// Otherwise, nothing is taken, and the answer is pending.
-#[inline(never)]
+#[inline(always)]
 pub(super) fn decide_few<'l>(
     limiter: &'l RateLimiter,
     memory: &Memory,
@@ -55,24 +55,42 @@ pub(super) fn decide_few<'l>(
         return Poll::Pending;
     }
     match demands {
-        Demands::One([demand]) => {
-            demand.draw_shards(limiter.random());
-            if let Ok(units) = demand.units(Mode::Take)
-                && let Some(taken) = memory.charge_pair(&demand.charge_of(units, Mode::Take))
-            {
-                return Poll::Ready(Ok(Permit::of_shards(limiter, demand, &taken)));
-            }
-            // By the same ones.
-            demand.is_drawn = true;
-        }
-        Demands::Several { first, demands } => {
-            if let Some(taken) = memory.charge_few(demands.iter().map(Demand::usual_charge)) {
-                let demands = mem::take(&mut **demands);
-                return Poll::Ready(Ok(Permit::of_few(limiter, first, demands, taken)));
-            }
-        }
+        Demands::One([demand]) => decide_pair(limiter, memory, demand),
+        Demands::Several { first, demands } => match demands.len() {
+            ..=FEW => decide_buckets::<FEW>(limiter, memory, first, demands),
+            _ => decide_buckets::<MOST>(limiter, memory, first, demands),
+        },
     }
+}
+
+#[inline(never)]
+fn decide_pair<'l>(
+    limiter: &'l RateLimiter,
+    memory: &Memory,
+    demand: &mut Demand<&'l Limit>,
+) -> Poll<Result<Permit<'l>, RateLimited>> {
+    demand.draw_shards(limiter.random());
+    if let Ok(units) = demand.units(Mode::Take)
+        && let Some(taken) = memory.charge_pair(&demand.charge_of(units, Mode::Take))
+    {
+        return Poll::Ready(Ok(Permit::of_shards(limiter, demand, &taken)));
+    }
+    // By the same ones.
+    demand.is_drawn = true;
     Poll::Pending
+}
+
+#[inline(never)]
+fn decide_buckets<'l, const N: usize>(
+    limiter: &'l RateLimiter,
+    memory: &Memory,
+    first: &'l Limit,
+    demands: &mut Vec<Demand<&'l Limit>>,
+) -> Poll<Result<Permit<'l>, RateLimited>> {
+    match memory.charge_few::<N>(demands.iter().map(Demand::usual_charge)) {
+        Some(taken) => Poll::Ready(Ok(Permit::of_few(limiter, first, mem::take(demands), &taken))),
+        None => Poll::Pending,
+    }
 }
 
 #[cold]

@@ -82,7 +82,7 @@ struct FewPaid<'l> {
     limiter: &'l RateLimiter,
     first: &'l Limit,
     demands: Vec<Demand<&'l Limit>>,
-    left: [State; FEW],
+    left: SmallVec<[State; FEW]>,
     at: Timestamp,
 }
 
@@ -207,13 +207,16 @@ impl<'l> Permit<'l> {
     /// The permit of a call on a few buckets in memory.
     #[cfg(feature = "memory")]
     #[inline(always)]
-    pub(super) fn of_few(
+    pub(super) fn of_few<const N: usize>(
         limiter: &'l RateLimiter,
         first: &'l Limit,
         mut demands: Vec<Demand<&'l Limit>>,
-        Taken { now: at, mark, left }: Taken<FEW>,
+        &Taken { now: at, mark, left }: &Taken<N>,
     ) -> Self {
-        demands.iter_mut().for_each(|demand| demand.asked_at = mark);
+        if !mark.is_none() {
+            demands.iter_mut().for_each(|demand| demand.asked_at = mark);
+        }
+        let left = SmallVec::from_slice(&left);
         Self(PermitInner::Few(FewPaid { limiter, first, demands, left, at }))
     }
 

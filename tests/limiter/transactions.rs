@@ -15,7 +15,9 @@ use tollgate::algebra::{State, Terms, Verdict, charge, check_history};
 use tollgate::backend::{BucketId, Memory};
 use tollgate::clock::{Clock, ManualClock, TokioClock};
 use tollgate::limiter::{LimitCall, Reservation, Snapshot};
-use tollgate::{HOUR, Key, Limit, MINUTE, Quota, RateLimited, RateLimiter, SECOND, Timestamp};
+use tollgate::{
+    HOUR, Key, Limit, MINUTE, Observer, Quota, RateLimited, RateLimiter, SECOND, Timestamp,
+};
 use tollgate_testing::cases::{seeds, times};
 use tollgate_testing::dice::Dice;
 use tollgate_testing::queue::{Late, Turn, ms, paused, poll, settled, tokens};
@@ -258,6 +260,87 @@ proptest! {
             }
         }
     }
+
+    /// An observed limiter makes a list of each call. One without an observer takes from a few known
+    /// buckets in another way, and answers and settles alike.
+    #[test]
+    fn calls_with_a_list_and_without_one_end_alike(
+        limits in three_limits(),
+        shards in 1_u32..4,
+        steps in prop::collection::vec((passes(), distinct_asks(), ends()), 1..30),
+    ) {
+        let split = |limit: &Limit| Limit::try_new(limit.name(), limit.quota().shards(shards));
+        let limits: Vec<_> =
+            limits.iter().map(|limit| split(limit).unwrap_or_else(|_| limit.clone())).collect();
+        let clock = ManualClock::new(START);
+        let limiters = [store(Memory::new(), &clock).1, store(Memory::new(), &clock).1];
+        let [plain, observed] = limiters.map(|limiter| limiter.seed(7));
+        let observed = observed.observe(Silent);
+        let mut now = START;
+        for (step, asks, end) in steps {
+            now = pass(step, now, &limits[0], now);
+            clock.set(now);
+            let [answer, expected] =
+                [&plain, &observed].map(|limiter| finish(all(limiter, &limits, &asks), &end));
+            prop_assert_eq!(answer, expected);
+            for limit in &limits {
+                for key in 0..9_u64 {
+                    let [seen, expected] = [&plain, &observed]
+                        .map(|limiter| at_once(limiter.peek(limit).key(key)).unwrap().state());
+                    prop_assert_eq!(seen, expected);
+                }
+            }
+        }
+    }
+}
+
+struct Silent;
+
+impl Observer for Silent {}
+
+/// Up to ten charges, few of which are on one bucket.
+fn distinct_asks() -> impl Strategy<Value = Vec<Ask>> {
+    prop::collection::vec((0_usize..3, 0_u64..9, 0_u64..=2), 1..=10)
+}
+
+/// What becomes of a permit.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Dropped,
+    Settled(u64),
+    Refunded,
+    SettledLater(u64),
+    NoLongerInFlight,
+}
+
+fn ends() -> impl Strategy<Value = End> {
+    prop_oneof![
+        3 => Just(End::Dropped),
+        2 => (0_u64..=3).prop_map(End::Settled),
+        1 => Just(End::Refunded),
+        1 => (0_u64..=3).prop_map(End::SettledLater),
+        1 => Just(End::NoLongerInFlight),
+    ]
+}
+
+/// All that a call says, also at its end.
+fn finish(call: LimitCall<'_>, end: &End) -> String {
+    let permit = match at_once(call) {
+        Ok(permit) => permit,
+        Err(error) => return format!("{error:?}"),
+    };
+    let granted = format!("{permit:?}");
+    let settled = match *end {
+        End::Dropped => return granted,
+        End::Settled(actual) => at_once(permit.settle(actual)),
+        End::Refunded => at_once(permit.refund()),
+        End::SettledLater(actual) => at_once(permit.into_owned().settle(actual)),
+        End::NoLongerInFlight => {
+            drop(permit.in_flight());
+            return granted;
+        }
+    };
+    format!("{granted}, {settled:?}")
 }
 
 // What refusals say.

@@ -31,6 +31,7 @@ const WORKS: &[(&str, Work)] = &[
     ("address refused: governor", peers::address_refused_of_governor),
     ("100,000 addresses", decisions::many_addresses),
     ("three limits", decisions::three_limits),
+    ("eight limits", decisions::eight_limits),
     ("two shards", decisions::two_shards),
     ("address, another replaced", decisions::another_replaced),
     ("address replaced", decisions::address_replaced),

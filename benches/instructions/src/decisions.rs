@@ -19,6 +19,16 @@ static DAILY_LIMIT: Limit = Limit::new("limit", Quota::token_bucket(1_000, DAY))
 static IN_TWO_SHARDS: Limit = Limit::new("limit", Quota::token_bucket(OPEN, SECOND).shards(2));
 static SECOND_LIMIT: Limit = Limit::new("second", Quota::token_bucket(OPEN, SECOND));
 static THIRD_LIMIT: Limit = Limit::new("third", Quota::token_bucket(OPEN, SECOND));
+static EIGHT_LIMITS: [Limit; 8] = [
+    Limit::new("1", Quota::token_bucket(OPEN, SECOND)),
+    Limit::new("2", Quota::token_bucket(OPEN, SECOND)),
+    Limit::new("3", Quota::token_bucket(OPEN, SECOND)),
+    Limit::new("4", Quota::token_bucket(OPEN, SECOND)),
+    Limit::new("5", Quota::token_bucket(OPEN, SECOND)),
+    Limit::new("6", Quota::token_bucket(OPEN, SECOND)),
+    Limit::new("7", Quota::token_bucket(OPEN, SECOND)),
+    Limit::new("8", Quota::token_bucket(OPEN, SECOND)),
+];
 
 /// By this name a profiler tells what is measured from what comes before. A trace is told by two
 /// marks, of an instruction each.
@@ -112,6 +122,18 @@ pub fn three_limits(times: u32) {
     let limiter = RateLimiter::in_memory();
     let ask = |client: Ipv4Addr| {
         let call = limiter.limit(&OPEN_LIMIT).key(client).and(&SECOND_LIMIT).and(&THIRD_LIMIT);
+        assert!(black_box(at_once(call).is_ok()));
+    };
+    ask(client(7));
+    measured((0..times).map(|_| client(7)), ask);
+}
+
+pub fn eight_limits(times: u32) {
+    let limiter = RateLimiter::in_memory();
+    let [first, rest @ ..] = &EIGHT_LIMITS;
+    let ask = |client: Ipv4Addr| {
+        let call =
+            rest.iter().fold(limiter.limit(first).key(client), |call, limit| call.and(limit));
         assert!(black_box(at_once(call).is_ok()));
     };
     ask(client(7));

@@ -71,7 +71,7 @@ use self::shard::Shard;
 use self::shard_charges::LookupMiss;
 use self::shards::Shards;
 pub(crate) use self::waiter::{LinePlace, LineTicket, LineTimer, LineWaiter, WaiterStatus};
-use super::answer::{Applied, FEW, Reading};
+use super::answer::{Applied, FEW, MOST, Reading};
 use super::charge::Charge;
 use crate::clock::{Clock, SystemClock, Timestamp};
 
@@ -337,10 +337,10 @@ impl Memory {
     /// Takes all charges in one step, if they are few and all buckets are known and have the units.
     /// `None` if nothing was taken: then [`charge_several`](Self::charge_several) decides.
     #[inline(always)]
-    pub(crate) fn charge_few<'c>(
+    pub(crate) fn charge_few<'c, const N: usize>(
         &self,
         charges: impl ExactSizeIterator<Item = Charge<'c>> + Clone,
-    ) -> Option<Taken<FEW>> {
+    ) -> Option<Taken<N>> {
         several_charges::charge_few(&self.shards, &self.hasher, charges, || self.now())
     }
 
@@ -360,7 +360,7 @@ impl Memory {
                 Applied::two(now, Reading::from_charged_pair(one, &charged)).with_mark(mark)
             }),
             _ if charges.len() <= FEW => self.take_few::<FEW>(charges),
-            _ => self.take_few::<8>(charges),
+            _ => self.take_few::<MOST>(charges),
         };
         few.unwrap_or_else(|| {
             let applied = several_charges::charge_list(shards, hasher, charges, now);
@@ -370,9 +370,8 @@ impl Memory {
     }
 
     fn take_few<const N: usize>(&self, charges: &[Charge<'_>]) -> Option<Applied> {
-        let (shards, hasher, all) = (&self.shards, &self.hasher, charges.iter().copied());
-        let taken = several_charges::charge_few::<N>(shards, hasher, all.clone(), || self.now())?;
-        Some(Applied::collect(taken.now, charges.len(), taken.readings(all)))
+        let taken = self.charge_few::<N>(charges.iter().copied())?;
+        Some(Applied::collect(taken.now, charges.len(), taken.readings(charges.iter().copied())))
     }
 
     #[inline]

@@ -12,7 +12,7 @@ use super::shards::Shards;
 use crate::algebra::{
     Bucket, Charged, State, Terms, Verdict, charge as charge_one, charge_pair as charge_shards,
 };
-use crate::backend::answer::{Applied, Reading};
+use crate::backend::answer::{Applied, MOST, Reading};
 use crate::backend::apply::apply_list;
 use crate::backend::charge::Charge;
 use crate::backend::reset_log::ResetMark;
@@ -40,7 +40,7 @@ impl<const N: usize> Taken<N> {
     }
 }
 
-/// Takes all charges if that is simple: there are `N` at most, and each is on one bucket that is stored by
+/// Takes all charges if that is simple: there are `N` at most, of [`MOST`], and each is on one bucket that is stored by
 /// its quota, is named once, and has the units. `None` if nothing was taken.
 // Inlined, so that the charges stay in registers.
 #[inline(always)]
@@ -142,7 +142,7 @@ impl<'s, const N: usize> FewBuckets<'s, N> {
         // The shard of each bucket, and its own place, in one number.
         let mut order: [_; N] = array::from_fn(|nth| match buckets.get(nth) {
             Some(found) if nth < *count => {
-                shards.index_of(found.print).saturating_mul(N).saturating_add(nth)
+                shards.index_of(found.print).saturating_mul(MOST).saturating_add(nth)
             }
             _ => usize::MAX,
         });
@@ -150,7 +150,7 @@ impl<'s, const N: usize> FewBuckets<'s, N> {
         order.sort_unstable();
         let (mut last, mut lock) = (None, 0);
         for (position, (guard, place)) in guards.iter_mut().zip(order).take(*count).enumerate() {
-            let (index, nth) = (place.checked_div(N)?, place.checked_rem(N)?);
+            let (index, nth) = (place / MOST, place % MOST);
             if last.replace(index) != Some(index) {
                 *guard = Some(shards.get(index).lock());
                 lock = position;
