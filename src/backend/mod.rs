@@ -106,9 +106,9 @@ use std::sync::Arc;
 
 pub use self::adjustment::{Adjustment, Change};
 pub(crate) use self::answer::FEW;
-#[cfg(feature = "memory")]
-pub(crate) use self::answer::MOST;
 pub use self::answer::{Answer, Applied, Reading};
+#[cfg(feature = "memory")]
+pub(crate) use self::answer::{MOST, Remarks};
 pub use self::apply::{BucketStore, adjust_all, apply_all, reset_all};
 pub use self::charge::{BucketId, Charge};
 pub use self::circuit_breaker::CircuitBreaker;

@@ -14,7 +14,7 @@ use super::permit::Permit;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, wait_of};
 use crate::algebra::{State, Units, Verdict};
-use crate::backend::{FEW, MOST, Memory, Reading, UnknownBucket};
+use crate::backend::{Applied, FEW, MOST, Memory, Reading, UnknownBucket};
 use crate::clock::Timestamp;
 
 /// Decides a call on one bucket in memory, with up to `jitter` nanoseconds in its wait: the twin of
@@ -102,12 +102,11 @@ fn decide_unknown<'l>(
     jitter: u64,
     units: Units,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
-    let applied = unknown.charge(&demand.charge_of(units, Mode::Take));
-    match applied.readings() {
-        [reading] if reading.verdict() == Verdict::Admitted => {
-            answer(limiter, demand, jitter, applied.now(), *reading)
-        }
+    let (now, reading, remarks) = unknown.charge(&demand.charge_of(units, Mode::Take));
+    match reading.verdict() {
+        Verdict::Admitted => answer(limiter, demand, jitter, now, reading),
         _ => denied(limiter, demand, jitter, |demands, asking| {
+            let applied = Applied::one(now, reading).with_remarks(remarks);
             limiter.refused(demands, asking, CompleteAnswer::of_memory(applied))
         }),
     }

@@ -14,7 +14,8 @@ use super::plan::Plan;
 use super::planned_rule::demand;
 use super::reject::{TOO_MANY, render_lone, render_refusal};
 use crate::algebra::{Terms, Units, Verdict};
-use crate::backend::{Applied, Charge, Key, Memory, Reading, UnknownBucket};
+use crate::backend::{Applied, Charge, Key, Memory, Reading, Remarks, UnknownBucket};
+use crate::clock::Timestamp;
 use crate::key::{Extracted, Head, KeyError};
 use crate::limiter::{CompleteAnswer, DecisionSource, Level, Limit, units_of};
 
@@ -44,20 +45,9 @@ fn charge(
     demanded: Known<'_>,
     units: Units,
 ) -> Action<Response<RefusalText>> {
-    let (limit, key, cost) = demanded;
+    let (limit, key, _) = demanded;
     match memory.charge(&Charge::take(limit.bucket_of(key), limit.bucket(), units)) {
-        Ok((at, reading)) => {
-            if plan.is_observed {
-                tell(plan, limit, cost, reading);
-            }
-            let level = || Level::admitted(reading.state(), cost.unwrap_or(1), at);
-            if reading.verdict() == Verdict::Admitted
-                && let Some(on_response) = OnResponse::of_lone(plan, limit, level)
-            {
-                return Action::Run(on_response);
-            }
-            act(plan, head, demanded, Applied::one(at, reading))
-        }
+        Ok((at, reading)) => answer(plan, head, demanded, (at, reading), || Remarks::NONE),
         Err(unknown) => decide_unknown(plan, head, demanded, units, unknown),
     }
 }
@@ -91,6 +81,27 @@ fn decide_unusual(
 /// What the request demands: of which limit, by which key, and the cost if one was set.
 type Known<'r> = (&'r Arc<Limit>, &'r Key, Option<u64>);
 
+#[inline(always)]
+fn answer(
+    plan: &Arc<Plan>,
+    head: &Head<'_>,
+    demanded: Known<'_>,
+    (at, reading): (Timestamp, Reading),
+    remarks: impl FnOnce() -> Remarks,
+) -> Action<Response<RefusalText>> {
+    let (limit, _, cost) = demanded;
+    if plan.is_observed {
+        tell(plan, limit, cost, reading);
+    }
+    let level = || Level::admitted(reading.state(), cost.unwrap_or(1), at);
+    if reading.verdict() == Verdict::Admitted
+        && let Some(on_response) = OnResponse::of_lone(plan, limit, level)
+    {
+        return Action::Run(on_response);
+    }
+    act(plan, head, demanded, at, reading, remarks())
+}
+
 /// A request that is not admitted, or to whose response more is to be done.
 #[cold]
 #[inline(never)]
@@ -98,21 +109,21 @@ fn act(
     plan: &Arc<Plan>,
     head: &Head<'_>,
     (limit, key, explicit_cost): Known<'_>,
-    applied: Applied,
+    at: Timestamp,
+    reading: Reading,
+    remarks: Remarks,
 ) -> Action<Response<RefusalText>> {
     let jitter = plan.limiter.random().up_to(plan.settings.jitter);
-    if let [reading] = applied.readings()
-        && reading.verdict() != Verdict::Admitted
-    {
+    if reading.verdict() != Verdict::Admitted {
         let cost = explicit_cost.unwrap_or(1);
-        let level = Level::new(limit, slice::from_ref(reading), cost, applied.now());
+        let level = Level::new(limit, slice::from_ref(&reading), cost, at);
         let after = reading.wait().saturating_add(jitter);
         if let Some(response) = render_lone(plan, limit, &level, after, head) {
             return Action::Reject(response);
         }
     }
     let demands = [demand(Cow::Borrowed(limit), key.clone(), explicit_cost, 0)];
-    let outcome = CompleteAnswer::of_memory(applied);
+    let outcome = CompleteAnswer::of_memory(Applied::one(at, reading).with_remarks(remarks));
     match outcome.verdict() {
         Verdict::Admitted => Action::Run(on_admission(plan, &demands, &outcome)),
         _ => Action::Reject(render_refusal(plan, &demands, &outcome, TOO_MANY, jitter, head)),
@@ -129,12 +140,10 @@ fn decide_unknown(
     units: Units,
     unknown: UnknownBucket<'_>,
 ) -> Action<Response<RefusalText>> {
-    let (limit, key, cost) = demanded;
-    let applied = unknown.charge(&Charge::take(limit.bucket_of(key), limit.bucket(), units));
-    if let [reading] = applied.readings() {
-        tell(plan, limit, cost, *reading);
-    }
-    act(plan, head, demanded, applied)
+    let (limit, key, _) = demanded;
+    let (at, reading, remarks) =
+        unknown.charge(&Charge::take(limit.bucket_of(key), limit.bucket(), units));
+    answer(plan, head, demanded, (at, reading), || remarks)
 }
 
 #[cold]

@@ -108,18 +108,18 @@ impl<'a> LockSet<'a> {
         self.guards.iter().any(|(_, guard)| guard.has_lines())
     }
 
-    /// Unlocks the shards, and returns the wakers and timers to run. They are code of others, which
-    /// may call this store again, so they must run without a lock.
-    pub(super) fn unlock(mut self) -> Wakeups {
-        let mut wakeups = Wakeups::default();
+    /// Unlocks the shards, and runs the wakers and timers. They are code of others, which may call this
+    /// store again, so they run without a lock.
+    pub(super) fn unlock(mut self) {
+        let mut wakeups = None::<Wakeups>;
         for (_, guard) in &mut self.guards {
             if let Some(more) = guard.take_wakeups() {
-                wakeups.append(more);
+                wakeups.get_or_insert_default().append(more);
             }
         }
-        // The guards are dropped with `self`, here and all together: until now no other call has
-        // seen a part of this one.
-        wakeups
+        // All together: until now no other call has seen a part of this one.
+        drop(self);
+        wakeups.into_iter().for_each(Wakeups::run);
     }
 }
 

@@ -70,8 +70,9 @@ pub(crate) use self::several_charges::{Taken, TakenPair};
 use self::shard::Shard;
 use self::shard_charges::LookupMiss;
 use self::shards::Shards;
+use self::waiter::Wakeups;
 pub(crate) use self::waiter::{LinePlace, LineTicket, LineTimer, LineWaiter, WaiterStatus};
-use super::answer::{Applied, FEW, MOST, Reading};
+use super::answer::{Applied, FEW, MOST, Reading, Remarks};
 use super::charge::Charge;
 use crate::clock::{Clock, SystemClock, Timestamp};
 
@@ -289,7 +290,7 @@ impl Memory {
                 shard.purge(now);
                 shard.take_wakeups()
             };
-            wakeups.unwrap_or_default().run();
+            wakeups.into_iter().for_each(Wakeups::run);
         }
     }
 
@@ -330,7 +331,10 @@ impl Memory {
     fn charge_one(&self, charge: &Charge<'_>) -> Applied {
         match self.charge(charge) {
             Ok((now, reading)) => Applied::one(now, reading),
-            Err(unknown) => unknown.charge(charge),
+            Err(unknown) => {
+                let (now, reading, remarks) = unknown.charge(charge);
+                Applied::one(now, reading).with_remarks(remarks)
+            }
         }
     }
 
@@ -392,15 +396,14 @@ pub(crate) struct UnknownBucket<'m> {
 impl UnknownBucket<'_> {
     /// Decides the charge for which the bucket was searched.
     #[cold]
-    pub(crate) fn charge(self, charge: &Charge<'_>) -> Applied {
+    pub(crate) fn charge(self, charge: &Charge<'_>) -> (Timestamp, Reading, Remarks) {
         let Self { memory, mut shard, print, now, unknown } = self;
-        let (charged, kept) = shard.charge_unknown(print, unknown, charge, now);
+        let (charged, remarks) = shard.charge_unknown(print, unknown, charge, now);
         let (wakeups, mark) = (shard.take_wakeups(), shard.mark);
         drop(shard);
-        wakeups.unwrap_or_default().run();
+        wakeups.into_iter().for_each(Wakeups::run);
         memory.keep_names(charge.ids());
-        let reading = Reading::from_charged(charge, &charged).with_mark(mark);
-        Applied::one(now, reading).with_remarks(kept)
+        (now, Reading::from_charged(charge, &charged).with_mark(mark), remarks)
     }
 }
 

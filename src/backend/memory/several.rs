@@ -44,7 +44,7 @@ pub(super) fn adjust_all(
     }
     let mut locks = LockSet::lock(shards, named.iter().map(|&(print, _)| print));
     let applied = adjust(&mut locks, &named, now());
-    locks.unlock().run();
+    locks.unlock();
     applied
 }
 
@@ -72,7 +72,7 @@ pub(super) fn forget_all(
             shard.forget(print, id, now);
         }
     }
-    locks.unlock().run();
+    locks.unlock();
 }
 
 /// Takes all charges, into debt if need be, or none of them. If a bucket goes into debt, the
@@ -105,7 +105,7 @@ pub(super) fn reserve_all(
             shard.end_work();
         }
     }
-    locks.unlock().run();
+    locks.unlock();
     (applied, ticket)
 }
 
@@ -343,5 +343,5 @@ pub(super) fn leave_all(
         let named: SmallVec<[_; 4]> = named.iter().map(|(print, one)| (*print, one)).collect();
         adjust(&mut locks, &named, now);
     }
-    locks.unlock().run();
+    locks.unlock();
 }

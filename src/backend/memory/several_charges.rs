@@ -234,6 +234,6 @@ pub(super) fn charge_list(
             }
         }
     }
-    locks.unlock().run();
+    locks.unlock();
     applied
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::line::LineLevel;
-use super::waiter::{LinePlace, LineTicket, LineTimer, LineWaiter};
+use super::waiter::{LinePlace, LineTicket, LineTimer, LineWaiter, Wakeups};
 use super::{Memory, several};
 use crate::backend::adjustment::Adjustment;
 use crate::backend::answer::Applied;
@@ -86,7 +86,7 @@ impl Memory {
                 shard.drain(by, now + within, now);
                 shard.take_wakeups()
             };
-            wakeups.unwrap_or_default().run();
+            wakeups.into_iter().for_each(Wakeups::run);
         }
     }
 
@@ -115,7 +115,7 @@ impl Memory {
         // Run them after the unlock: a waker may call this store again.
         let wakeups = shard.take_wakeups();
         drop(shard);
-        wakeups.unwrap_or_default().run();
+        wakeups.into_iter().for_each(Wakeups::run);
         done
     }
 }
