@@ -83,7 +83,9 @@ impl RateLimiter {
         key: &Key,
         after: &BlockAfter,
     ) -> Result<bool, BackendError> {
-        let name = derived_name(limit.name(), COUNT);
+        // A limit that was chosen for the request is not known before.
+        self.uses().note_counted(limit.name());
+        let name = count_of(limit.name());
         let id = BucketId::new(&name, key);
         let (verdict, left) = self.take_derived(id, &after.count, 1).await?;
         let completes = verdict != Verdict::Refused;
@@ -166,6 +168,11 @@ pub(crate) fn refusals_to_count<'x, L: Borrow<Limit>>(
 /// In the window in which its block ends, a fixed window looks like one in debt.
 fn is_blocked(limit: &Limit, State { value, ts }: State, at: Timestamp) -> bool {
     value < 0 && (ts > at || limit.bucket().kind() == Kind::FixedWindow)
+}
+
+/// The name of the bucket that counts the refusals of a limit.
+pub(super) fn count_of(limit: &str) -> String {
+    derived_name(limit, COUNT)
 }
 
 /// The name of a bucket that belongs to a limit. It has no more than the letters that a name may have.

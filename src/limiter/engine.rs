@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
+use super::block_after::count_of;
 use super::events::Observers;
 use super::failure_log::FailureLog;
 use super::limit_uses::LimitUses;
@@ -302,8 +303,14 @@ impl RateLimiter {
         self.queues().give_back(adjustments)
     }
 
-    /// Makes these buckets as if they had never been used.
+    /// Makes these buckets as if they had never been used, and begins to count their refusals again.
     pub(super) fn forget(&self, ids: &[BucketId<'_>]) -> Answer<()> {
+        let is_counted =
+            |id: &&BucketId<'_>| id.shard_index() == 0 && self.uses().are_counted(id.limit());
+        let counted = ids.iter().filter(is_counted).map(|id| (count_of(id.limit()), id.key()));
+        let counted: Vec<_> = counted.collect();
+        let counts = counted.iter().map(|(name, key)| BucketId::new(name, key));
+        let ids: &SmallVec<[BucketId<'_>; 4]> = &ids.iter().copied().chain(counts).collect();
         if self.has_lines() {
             // The memory store records resets itself.
             return self.backend().reset(ids);

@@ -37,6 +37,8 @@ pub(crate) struct LimitUse {
 #[derive(Default)]
 pub(crate) struct LimitUses {
     uses: Mutex<UsesByName>,
+    /// The limits whose refusals are counted, and begin to count again with a reset.
+    counted: NameTable<()>,
     /// The same of a limiter and of those that are made of it for other stores, such as for each
     /// transaction of a database.
     logged: Arc<LoggedMistakes>,
@@ -72,6 +74,9 @@ const MAX_LOGGED: usize = 100;
 /// How many different uses of one name are known at most. A service whose layers differ in more is
 /// told of the first.
 const MAX_USES: usize = 16;
+
+/// The count of refusals of any other limit outlives a reset.
+const MAX_COUNTED: usize = 1 << 16;
 
 /// Names of layers that are gone are dropped once there are so many, and then at each doubling.
 const FEW_NAMES: usize = 64;
@@ -172,6 +177,15 @@ impl LimitUses {
     }
 
     /// Warns that a limit refuses each request of a layer, or of any call.
+    /// Notes that refusals of a limit are counted, so that a reset begins the count again.
+    pub(crate) fn note_counted(&self, limit: &str) {
+        self.counted.get_or_add(limit, MAX_COUNTED, || ());
+    }
+
+    pub(super) fn are_counted(&self, limit: &str) -> bool {
+        self.counted.get(limit).is_some()
+    }
+
     fn log_refuses_all(&self, limit: &Limit, error: &dyn fmt::Display) {
         #[cfg(feature = "tracing")]
         if self.logged.refuses_all.is_first(limit.name()) {

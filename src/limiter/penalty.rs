@@ -126,6 +126,9 @@ impl RateLimiter {
     /// Makes a bucket as if it had never been used, [penalized](Self::penalize) or
     /// [blocked](Self::block).
     ///
+    /// Where [`Rule::block_after`](crate::Rule::block_after) counts refusals, in a layer of this program,
+    /// that count begins again.
+    ///
     /// The reset forgives what was taken before. So a permit from before the reset returns nothing
     /// after it: the same tokens would come back twice. A settlement above what was paid is
     /// still taken. A request that waits keeps its place. What it is granted after the reset is

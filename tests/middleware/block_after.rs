@@ -181,6 +181,32 @@ async fn a_reset_lifts_the_block() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reset_begins_the_count_again() {
+    let served: Rule = blocks().reset_if(|_| true);
+    for limiter in stores() {
+        let layer = limiter.layer(blocks());
+        for _ in 0..3 {
+            for told in [RAN, refused(1), refused(1)] {
+                assert_eq!(ask(&layer, "ann").await, told);
+            }
+            limiter.reset(&ONE).key("ann").await.unwrap();
+        }
+        // A response that resets the bucket does the same, by a limit that is chosen as well.
+        for served in [served.clone(), served.clone().limit_with(|_| &ONE)] {
+            let served = limiter.layer(served);
+            for _ in 0..3 {
+                for told in [RAN, refused(1), refused(1)] {
+                    assert_eq!(ask(&layer, "bob").await, told);
+                }
+                sleep(SECOND).await;
+                assert_eq!(ask(&served, "bob").await, RAN);
+            }
+            limiter.reset(&ONE).key("bob").await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn processes_on_a_store_count_together() {
     let store = Shared::new();
     let layers = [store.limiter(), store.limiter()].map(|limiter| limiter.layer(blocks()));
