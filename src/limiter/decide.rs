@@ -269,6 +269,10 @@ impl RateLimiter {
             && answer
                 .each(demands)
                 .all(|(demand, readings)| demand.could_wait(readings, asking.longest));
+        #[cfg(feature = "memory")]
+        if self.memory().is_some() && matches!(asking.source, DecisionSource::Handler) {
+            demands.iter().for_each(|demand| self.uses().check_ends(demand.limit()));
+        }
         let had_no_place = could_wait && !asking.reserves();
         let denied = if had_no_place { Outcome::QueueFull } else { Outcome::Refused };
         self.tell(demands, asking, &answer, Some(denied));

@@ -23,7 +23,8 @@ impl<'l> Permit<'l> {
     ///
     /// A permit of such a limit that is dropped without a guard, and that is neither
     /// [settled](Self::settle) nor [refunded](Self::refund), keeps its token: in memory until the key
-    /// is [reset](crate::RateLimiter::reset), elsewhere until it counts as lost.
+    /// is [reset](crate::RateLimiter::reset), elsewhere until it counts as lost. If no permit of a limit
+    /// in memory was ever given back when it refuses, the log warns once.
     ///
     /// Call [`into_owned`](Self::into_owned) before, to move the guard into a task, a stream or a
     /// connection.
@@ -52,6 +53,9 @@ impl<'l> Permit<'l> {
     /// ```
     #[doc(alias("guard", "release_on_drop"))]
     pub fn in_flight(self) -> InFlight<'l> {
+        for snapshot in self.snapshots() {
+            self.limiter().uses().note_end(snapshot.limit());
+        }
         InFlight(self)
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct LimitUses {
     uses: Mutex<UsesByName>,
     /// The limits whose refusals are counted, and begin to count again with a reset.
     counted: NameTable<()>,
+    /// The limits in flight of which something gives tokens back.
+    ends: NameTable<()>,
     /// The same of a limiter and of those that are made of it for other stores, such as for each
     /// transaction of a database.
     logged: Arc<LoggedMistakes>,
@@ -54,6 +56,8 @@ struct LoggedMistakes {
     /// A request does, which others may not.
     large_cost: NameTable<AtomicBool>,
     debt_cut: NameTable<AtomicBool>,
+    never_ends: NameTable<AtomicBool>,
+    upgraded: NameTable<AtomicBool>,
     /// A rule was given a key, and then another one.
     replaced_key: NameTable<AtomicBool>,
 }
@@ -75,8 +79,8 @@ const MAX_LOGGED: usize = 100;
 /// told of the first.
 const MAX_USES: usize = 16;
 
-/// The count of refusals of any other limit outlives a reset.
-const MAX_COUNTED: usize = 1 << 16;
+/// Of how many limits something is known. What is said of `counted` and `ends` does not hold for others.
+const MAX_KNOWN: usize = 1 << 16;
 
 /// Names of layers that are gone are dropped once there are so many, and then at each doubling.
 const FEW_NAMES: usize = 64;
@@ -179,11 +183,39 @@ impl LimitUses {
     /// Warns that a limit refuses each request of a layer, or of any call.
     /// Notes that refusals of a limit are counted, so that a reset begins the count again.
     pub(crate) fn note_counted(&self, limit: &str) {
-        self.counted.get_or_add(limit, MAX_COUNTED, || ());
+        self.counted.get_or_add(limit, MAX_KNOWN, || ());
     }
 
     pub(super) fn are_counted(&self, limit: &str) -> bool {
         self.counted.get(limit).is_some()
+    }
+
+    /// Notes that tokens of a limit in flight are given back.
+    pub(crate) fn note_end(&self, limit: &Limit) {
+        if limit.quota().is_in_flight() {
+            self.ends.get_or_add(limit.name(), MAX_KNOWN, || ());
+        }
+    }
+
+    /// Says of a limit in flight that refuses if nothing has ever given tokens of it back.
+    #[cfg(feature = "memory")]
+    #[cold]
+    pub(super) fn check_ends(&self, limit: &Limit) {
+        #[cfg(feature = "tracing")]
+        if limit.quota().is_in_flight()
+            && self.ends.get(limit.name()).is_none()
+            && self.logged.never_ends.is_first(limit.name())
+        {
+            let warning = "a limit that counts requests in flight refuses, and no permit of it was ever \
+                           held as a guard or given back: a permit that is only dropped keeps its token \
+                           for good (`let _in_flight = permit.in_flight();` while the work runs; if each \
+                           permit is settled or refunded later, nothing is wrong)";
+            tracing::warn!(
+                limit = limit.name(),
+                warning,
+                "possible misconfiguration (logged once)"
+            );
+        }
     }
 
     fn log_refuses_all(&self, limit: &Limit, error: &dyn fmt::Display) {
@@ -260,6 +292,22 @@ impl LimitUses {
     }
 
     /// Warns of a rule with two keys, of which the first one has no effect.
+    #[cold]
+    pub(crate) fn note_upgrade(&self, limit: &Limit) {
+        #[cfg(feature = "tracing")]
+        if self.logged.upgraded.is_first(limit.name()) {
+            let warning = "this limit counts requests in flight, and one of them has become a connection, \
+                           such as a WebSocket, which is counted no longer (to count it until it is \
+                           closed, move `permit.into_owned().in_flight()` of a call into its task; if \
+                           only the handshake is meant, nothing is wrong)";
+            tracing::warn!(
+                limit = limit.name(),
+                warning,
+                "possible misconfiguration (logged once)"
+            );
+        }
+    }
+
     pub(crate) fn note_replaced_key(&self, limit: &Limit) {
         #[cfg(feature = "tracing")]
         if self.logged.replaced_key.is_first(limit.name()) {

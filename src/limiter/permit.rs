@@ -423,6 +423,7 @@ impl Settle {
         for grant in grants.filter(is_settled) {
             let is_first = concerned.is_none();
             concerned.get_or_insert(grant.limit());
+            limiter.uses().note_end(grant.limit());
             let (actual, late) = if grant.is_in_flight() { (0, true) } else { (actual, late) };
             for (refund, keeps) in grant.refunds(actual, late) {
                 refunds.push(refund);

@@ -5,7 +5,7 @@ use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use http::{Extensions, Response};
+use http::{Extensions, Response, StatusCode};
 use smallvec::SmallVec;
 
 use super::meter::{ActualCost, Meter};
@@ -211,6 +211,11 @@ impl RequestLedger {
         // meanwhile.
         let rules: SmallVec<[usize; 4]> =
             self.entries().charges.iter().map(|entry| entry.rule).collect();
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let Entries { charges, .. } = &*self.entries();
+            let in_flight = charges.iter().filter(|entry| entry.grant.is_in_flight());
+            in_flight.for_each(|one| self.plan.limiter.uses().note_upgrade(one.grant.limit()));
+        }
         let head = ResponseHead::new(response);
         let effects: SmallVec<[Kept; 4]> =
             rules.into_iter().map(|rule| self.effect(rule, &head)).collect();

@@ -63,8 +63,11 @@ impl Plan {
         let depends = rules.iter().any(Rule::depends_on_response);
         let gives_back =
             depends || settings.settles || settings.exposes || settings.refunds_dropped;
-        for rule in rules.iter().filter(|rule| rule.block_after.is_some()) {
-            limiter.uses().note_counted(rule.limit.name());
+        for rule in rules.iter() {
+            limiter.uses().note_end(&rule.limit);
+            if rule.block_after.is_some() {
+                limiter.uses().note_counted(rule.limit.name());
+            }
         }
         let is_lone = rules.rest.is_empty() && rules.first.is_plain() && settings.queue.is_none();
         let mut plan = Self {

@@ -51,8 +51,8 @@ impl Quota {
     /// assert!(limiter.limit(&UPLOADS).key("alice").await.unwrap_err().is_refused());
     ///
     /// drop(first);
-    /// assert!(limiter.limit(&UPLOADS).key("alice").await.is_ok());
-    /// # drop(second);
+    /// let third = limiter.limit(&UPLOADS).key("alice").await?.in_flight();
+    /// # drop((second, third));
     /// # Ok(())
     /// # }
     /// ```

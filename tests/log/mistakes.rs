@@ -16,6 +16,7 @@ use tollgate_testing::web::{self, Reply, serve};
 use tollgate_testing::{START, at_once, limiter};
 
 use tollgate_testing::log::logged;
+use tower::ServiceExt;
 
 type Rules = RateLimitLayer<Vec<Rule>>;
 
@@ -234,6 +235,59 @@ impl Backend for Later {
     fn reset(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         Answer::pending(self.0.reset(ids).wait())
     }
+}
+
+// Requests in flight that never end.
+
+/// Two of them closed their key for good, without a word.
+#[test]
+fn permits_in_flight_that_are_only_dropped_are_told_once() {
+    static WORK: Limit = Limit::new("work", Quota::in_flight(2));
+    static ALL: Limit = Limit::new("all", Quota::token_bucket(100, MINUTE));
+    let use_up = async |limiter: &RateLimiter, two: bool| {
+        for nth in 0..4 {
+            let call = limiter.limit(&WORK);
+            let permit = if two { call.and(&ALL).await } else { call.await };
+            assert_eq!(permit.is_ok(), nth < 2);
+        }
+    };
+    for two in [false, true] {
+        let lines = told(async || use_up(&fixed(), two).await);
+        assert_one(&lines, &["WARN", "limit=\"work\"", "`let _in_flight = permit.in_flight();`"]);
+    }
+    // Meant so, or ended by something else.
+    let lines = told(async || {
+        let limiter = fixed();
+        let _held = limiter.limit(&WORK).await.unwrap().into_owned().in_flight();
+        drop(limiter.limit(&WORK).await.unwrap());
+        limiter.limit(&WORK).await.unwrap_err();
+
+        let limiter = fixed();
+        limiter.limit(&WORK).await.unwrap().refund().await.unwrap();
+        use_up(&limiter, false).await;
+
+        let limiter = fixed();
+        let _layer = limiter.layer(&WORK).key(global());
+        use_up(&limiter, true).await;
+    });
+    assert_eq!(lines, [""; 0]);
+}
+
+/// Five sockets were open where two were allowed.
+#[test]
+fn a_connection_that_a_layer_counts_no_longer_is_told_once() {
+    static SOCKETS: Limit = Limit::new("sockets", Quota::in_flight(2));
+    let lines = told(async || {
+        let layer = fixed().layer(&SOCKETS).key(global());
+        let upgrade = get(async || StatusCode::SWITCHING_PROTOCOLS).rate_limit(layer);
+        let app = Router::new().route("/", upgrade);
+        for _ in 0..3 {
+            let request = http::Request::get("/").body(axum::body::Body::empty()).unwrap();
+            let response = app.clone().oneshot(request).await.unwrap();
+            assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+        }
+    });
+    assert_one(&lines, &["WARN", "limit=\"sockets\"", "a WebSocket", "into_owned().in_flight()"]);
 }
 
 // A key that takes the place of another.
