@@ -255,6 +255,34 @@ impl ClientIp {
         move |head| self.find(head).is_some_and(|address| networks.contains(address))
     }
 
+    /// Returns the key that a client of this address has: for calls, such as one that lifts a block.
+    ///
+    /// An IPv6 address is the key of its network. As a key by itself, it would name a bucket of its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::net::IpAddr;
+    /// use tollgate::key::ClientIp;
+    /// use tollgate::{HOUR, Limit, Quota, RateLimited, RateLimiter};
+    ///
+    /// const SIGN_IN: Limit = Limit::new("sign-in", Quota::token_bucket(5, HOUR));
+    ///
+    /// async fn unlock(limiter: &RateLimiter, address: IpAddr) -> Result<(), RateLimited> {
+    ///     let client = ClientIp::x_forwarded_for(1); // as in the layer
+    ///     limiter.reset(&SIGN_IN).key(client.key_of(address)).await
+    /// }
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn key_of(&self, address: IpAddr) -> Key {
+        match address {
+            // The common case first: it has no embedded address.
+            IpAddr::V4(address) => Key::from(address),
+            IpAddr::V6(address) => self.key_of_v6(address),
+        }
+    }
+
     /// Returns the address of the client itself, not its network. An embedded IPv4 address is
     /// returned as IPv4.
     ///
@@ -299,9 +327,7 @@ impl ClientIp {
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         match self.find(head) {
-            // The common case first: it has no embedded address.
-            Some(IpAddr::V4(address)) => Ok(Extracted::Key(Key::from(address))),
-            Some(IpAddr::V6(address)) => Ok(Extracted::Key(self.key_of_v6(address))),
+            Some(address) => Ok(Extracted::Key(self.key_of(address))),
             None => Err(self.no_address()),
         }
     }
