@@ -12,7 +12,7 @@ use super::complete_answer::CompleteAnswer;
 use super::demand::Demand;
 use super::engine::RateLimiter;
 use super::failure_log::Undecided;
-use super::limit::MAX_NAME;
+use super::limit::{REFUSALS, derived_name};
 use crate::algebra::{State, Verdict};
 use crate::backend::{BackendError, BucketId, Charge, Key, Reading};
 use crate::clock::Timestamp;
@@ -36,7 +36,7 @@ impl BlockAfter {
             refusals > 0 && !within.is_zero() && !time.is_zero(),
             "`block_after` needs a number of refusals and two times above zero"
         );
-        let count = Limit::new(COUNT, Quota::fixed_window(refusals, within).from_first_use());
+        let count = Limit::new(REFUSALS, Quota::fixed_window(refusals, within).from_first_use());
         Self { count, time, growth: None }
     }
 
@@ -85,7 +85,7 @@ impl RateLimiter {
     ) -> Result<bool, BackendError> {
         // A limit that was chosen for the request is not known before.
         self.uses().note_counted(limit.name());
-        let name = count_of(limit.name());
+        let name = derived_name(limit.name(), REFUSALS);
         let id = BucketId::new(&name, key);
         let (verdict, left) = self.take_derived(id, &after.count, 1).await?;
         let completes = verdict != Verdict::Refused;
@@ -101,7 +101,11 @@ impl RateLimiter {
                 Some(growth) => self.grown(limit, key, after.time, growth, completes).await?,
                 None => after.time,
             };
-            self.block(limit, time).key(key.clone()).await.is_ok()
+            let is_made = self.block(limit, time).key(key.clone()).await.is_ok();
+            if is_made && let Some(observers) = self.observers() {
+                observers.tell(|one| one.on_block(limit, time));
+            }
+            is_made
         };
         if has_blocked {
             // Only then: if the block has failed, the next refusal tries again. After the block, the
@@ -170,32 +174,19 @@ fn is_blocked(limit: &Limit, State { value, ts }: State, at: Timestamp) -> bool 
     value < 0 && (ts > at || limit.bucket().kind() == Kind::FixedWindow)
 }
 
-/// The name of the bucket that counts the refusals of a limit.
-pub(super) fn count_of(limit: &str) -> String {
-    derived_name(limit, COUNT)
-}
-
-/// The name of a bucket that belongs to a limit. It has no more than the letters that a name may have.
-fn derived_name(limit: &str, suffix: &str) -> String {
-    let most = MAX_NAME.saturating_sub(suffix.len());
-    // Names are ASCII.
-    let begin = limit.get(..most).unwrap_or(limit);
-    format!("{begin}{suffix}")
-}
-
-const COUNT: &str = "/refused";
 const DOUBLINGS: &str = "/blocks";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limiter::limit::MAX_NAME;
 
     #[test]
     fn what_belongs_to_a_limit_has_a_name_that_a_limit_can_have() {
         for length in [1, MAX_NAME - 8, MAX_NAME - 7, MAX_NAME] {
             let quota = Quota::token_bucket(1, Duration::from_secs(1));
             let limit = Limit::try_new("x".repeat(length), quota).unwrap();
-            for suffix in [COUNT, DOUBLINGS] {
+            for suffix in [REFUSALS, DOUBLINGS] {
                 let name = derived_name(limit.name(), suffix);
                 assert!(name.starts_with('x') && name.ends_with(suffix), "{name}");
                 assert!(Limit::try_new(name, quota).is_ok());

@@ -8,9 +8,9 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
-use super::block_after::count_of;
 use super::events::Observers;
 use super::failure_log::FailureLog;
+use super::limit::{REFUSALS, derived_name};
 use super::limit_uses::LimitUses;
 use super::off::Off;
 use super::queue::QueueRegistry;
@@ -307,7 +307,8 @@ impl RateLimiter {
     pub(super) fn forget(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         let is_counted =
             |id: &&BucketId<'_>| id.shard_index() == 0 && self.uses().are_counted(id.limit());
-        let counted = ids.iter().filter(is_counted).map(|id| (count_of(id.limit()), id.key()));
+        let counted =
+            ids.iter().filter(is_counted).map(|id| (derived_name(id.limit(), REFUSALS), id.key()));
         let counted: Vec<_> = counted.collect();
         let counts = counted.iter().map(|(name, key)| BucketId::new(name, key));
         let ids: &SmallVec<[BucketId<'_>; 4]> = &ids.iter().copied().chain(counts).collect();

@@ -299,6 +299,17 @@ impl Limit {
     }
 }
 
+/// The name of a bucket that belongs to a limit. It has no more than the letters that a name may have.
+pub(super) fn derived_name(limit: &str, suffix: &str) -> String {
+    let most = MAX_NAME.saturating_sub(suffix.len());
+    // Names are ASCII.
+    let begin = limit.get(..most).unwrap_or(limit);
+    format!("{begin}{suffix}")
+}
+
+/// That of the bucket which counts its refusals.
+pub(super) const REFUSALS: &str = "/refused";
+
 const fn is_name(name: &str) -> bool {
     let mut rest = name.as_bytes();
     if rest.is_empty() || rest.len() > MAX_NAME {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::Span;
 
 use super::rare_lines::RareLines;
-use crate::limiter::{Decision, Observer, Outcome, QueueChange};
+use crate::limiter::{Decision, Limit, Observer, Outcome, QueueChange};
 
 /// Makes an observer that records decisions in the span of the request, and logs what the limiter itself does
 /// not.
@@ -28,6 +28,7 @@ use crate::limiter::{Decision, Observer, Outcome, QueueChange};
 /// store that fails once for its cause. This observer adds what that leaves out, and repeats nothing
 /// of it:
 ///
+/// * at info: keys that [`Rule::block_after`](crate::Rule::block_after) has blocked
 /// * at debug: refusals of calls, which a handler may or may not answer; requests that leave a
 ///   queue before their turn
 /// * at warn, once a minute for each cause and limit ([`trace_every`] sets another interval): a queue that is full,
@@ -73,6 +74,10 @@ struct Trace {
 const LATE: Duration = Duration::from_secs(1);
 
 impl Observer for Trace {
+    fn on_block(&self, limit: &Limit, time: Duration) {
+        tracing::info!(limit = limit.name(), ?time, "a key was refused too often, and is blocked");
+    }
+
     fn on_decision(&self, decision: &Decision<'_>) {
         let (limit, outcome) = (decision.limit().name(), decision.outcome());
         let wait = decision.wait();

@@ -45,6 +45,22 @@ where
     response.status().as_u16()
 }
 
+/// An operator could not see that somebody was locked out.
+#[test]
+fn a_block_is_told_once_and_before_its_refusal_is_answered() {
+    let (journal, limiter) = observed();
+    let rule = Rule::new(&TWO).key(header("x-user")).cost(2).block_after(2, MINUTE, HOUR);
+    let service = limiter.layer(rule).layer(inner());
+    for told in [200, 429] {
+        assert_eq!(status(&service, by("alice")), told);
+    }
+    assert_eq!(journal.take(), ["layer two admitted 2 *", "layer two refused 2 after 60s *"]);
+    assert_eq!(status(&service, by("alice")), 429);
+    assert_eq!(journal.take(), ["layer two refused 2 after 60s *", "two blocked for 3600s"]);
+    assert_eq!(status(&service, by("alice")), 429);
+    assert_eq!(journal.take().len(), 1, "it is blocked already");
+}
+
 /// The rule that most layers have takes the shortest way through the code, unless it is observed.
 #[test]
 fn a_layer_of_one_rule_tells_each_request_once() {

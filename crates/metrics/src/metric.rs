@@ -28,6 +28,12 @@ pub(crate) const TOKENS: Metric = Metric {
     description: "Tokens that requests were granted, before any settlement",
 };
 
+pub(crate) const BLOCKS: Metric = Metric {
+    name: "tollgate.blocks",
+    unit: Unit::Count,
+    description: "Keys that were blocked because they were refused too often",
+};
+
 pub(crate) const QUEUED_REQUESTS: Metric = Metric {
     name: "tollgate.queued_requests",
     unit: Unit::Count,
@@ -82,8 +88,8 @@ pub(crate) const FORGOTTEN_KEYS: Metric = Metric {
     description: "Buckets that the memory store has dropped because they were full again",
 };
 
-pub(crate) const COUNTERS: [Metric; 6] =
-    [DECISIONS, TOKENS, STORE_FAILURES, STORE_RECOVERIES, EVICTED_KEYS, FORGOTTEN_KEYS];
+pub(crate) const COUNTERS: [Metric; 7] =
+    [DECISIONS, TOKENS, BLOCKS, STORE_FAILURES, STORE_RECOVERIES, EVICTED_KEYS, FORGOTTEN_KEYS];
 
 pub(crate) const GAUGES: [Metric; 2] = [QUEUED_REQUESTS, STORE_KEYS];
 

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use metrics::{Histogram, SharedString};
 
 use super::limit_metrics::{LimitMetrics, seconds};
-use super::metric::{ERROR_TYPE, LIMIT, STORE_DURATION, STORE_FAILURES, STORE_RECOVERIES};
+use super::metric::{BLOCKS, ERROR_TYPE, LIMIT, STORE_DURATION, STORE_FAILURES, STORE_RECOVERIES};
 #[cfg(feature = "memory")]
 use super::metric::{EVICTED_KEYS, FORGOTTEN_KEYS, STORE_KEYS};
 use super::recorder::{Registrar, registered};
@@ -145,6 +146,10 @@ impl Observer for Metrics {
 
     fn on_queue(&self, change: &QueueChange<'_>) {
         self.of(change.limit()).change_queue(change, &self.registrar);
+    }
+
+    fn on_block(&self, limit: &Limit, _: Duration) {
+        self.registrar.counter(BLOCKS, &[(LIMIT, self.of(limit).name())]).increment(1);
     }
 
     fn on_store(&self, health: &StoreHealth<'_>) {

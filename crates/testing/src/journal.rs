@@ -1,8 +1,9 @@
 //! An observer that writes down what it is told, a line for each event.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use tollgate::limiter::{Decision, QueueChange, StoreHealth};
+use tollgate::limiter::{Decision, Limit, QueueChange, StoreHealth};
 use tollgate::{Observer, RateLimiter};
 
 /// What was told, a line for each event.
@@ -45,6 +46,10 @@ impl Observer for Journal {
         let (step, waited) = (change.step(), change.waited());
         let late = change.lateness().map(|late| format!(", {late:?} late")).unwrap_or_default();
         self.write(format!("{source} {limit} {step} after {waited:?}{late}"));
+    }
+
+    fn on_block(&self, limit: &Limit, time: Duration) {
+        self.write(format!("{} blocked for {time:?}", limit.name()));
     }
 
     fn on_store(&self, health: &StoreHealth<'_>) {

@@ -35,7 +35,7 @@ use crate::limiter::Limit;
 ///
 /// | not told | because |
 /// |---|---|
-/// | peeks, resets, penalties, blocks, settlements | they decide nothing; their failures are told |
+/// | peeks, resets, penalties, blocks by a call, settlements | they decide nothing; their failures are told |
 /// | anything of a limiter that is [switched off](crate::RateLimiter::enabled) | it decides nothing |
 /// | rules that do not apply to a request (`only_if`, `only_methods`, `sample`) | the request is not theirs |
 /// | evictions of the memory store | they happen under a lock: read [`Memory::evicted`](crate::backend::Memory::evicted) |
@@ -92,6 +92,12 @@ pub trait Observer: Send + Sync + 'static {
     fn on_store(&self, health: &StoreHealth<'_>) {
         let _ = health;
     }
+
+    /// A key was refused too often, and [`Rule::block_after`](crate::Rule::block_after) has blocked it for
+    /// this time.
+    fn on_block(&self, limit: &Limit, time: Duration) {
+        let _ = (limit, time);
+    }
 }
 
 /// Tells what is inside, so that the program can keep a handle.
@@ -106,6 +112,10 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 
     fn on_store(&self, health: &StoreHealth<'_>) {
         (**self).on_store(health);
+    }
+
+    fn on_block(&self, limit: &Limit, time: Duration) {
+        (**self).on_block(limit, time);
     }
 }
 

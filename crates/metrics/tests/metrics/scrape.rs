@@ -106,6 +106,7 @@ impl Backend for Away {
 async fn play(watched: &observing::Watched) {
     let limiter = &watched.limiter;
     let large = limiter.layer(Rule::new(&ONE).cost(2));
+    let blocks = Rule::new(&ONE).key(header("x-user")).block_after(1, HOUR, HOUR);
     let exempt = limiter.layer(Rule::new(&ONE).key(from_fn(|_| Extracted::Exempt)));
     let several = limiter.layer(&AWAY).and(Rule::new(&ONE).shadow());
     let queue = limiter.layer(&TENTHS).queue(Queue::new(SECOND).max_waiters(1));
@@ -114,6 +115,7 @@ async fn play(watched: &observing::Watched) {
         .app()
         .route("/large", nothing().rate_limit(large))
         .route("/keyed", nothing().rate_limit(limiter.layer(&ONE).key(header("x-user"))))
+        .route("/blocks", nothing().rate_limit(limiter.layer(blocks)))
         .route("/exempt", nothing().rate_limit(exempt))
         .route("/several", nothing().rate_limit(several))
         .route("/queue", nothing().rate_limit(queue));
@@ -122,6 +124,8 @@ async fn play(watched: &observing::Watched) {
     {
         assert_eq!(ask(&app, Request::get(path)).await, status, "{path}");
     }
+    let refused = || ask(&app, Request::get("/blocks").header("x-user", "blocked"));
+    assert_eq!([refused().await, refused().await], [200, 429]);
     // One waits, the other finds no place.
     let queued = || ask(&app, Request::get("/queue"));
     assert_eq!(tokio::join!(queued(), queued()), (200, 503));
