@@ -134,7 +134,7 @@ impl FailureLog {
             (state.outage, mem::take(&mut state.admitted), mem::take(&mut state.refused))
         };
         #[cfg(feature = "tracing")]
-        tracing::info!(limit = limit.name(), outage, admitted, refused, "backend recovered");
+        tracing::info!(outage, admitted, refused, "backend recovered");
         Some(StoreHealth::Recovery { limit, outage, admitted, refused })
     }
 
