@@ -141,8 +141,8 @@ impl RateLimiter {
         if !self.has_lines() {
             let mark = self.resets().mark();
             demands.iter_mut().for_each(|demand| demand.asked_at = mark);
-            if let Some(demand) = demands.iter().find(|one| one.limit().quota().never_gains()) {
-                return Ok(Answer::Ready(Err(unlosable(demand.limit()))));
+            if let Some(why) = demands.iter().find_map(|one| self.misfit(one.limit())) {
+                return Ok(Answer::Ready(Err(BackendError::misconfigured("shared", why))));
             }
         }
         Ok(self.backend().apply(&charges(demands, asking)?))
@@ -367,16 +367,19 @@ fn charges<L: Borrow<Limit>>(
     Ok(charges)
 }
 
-/// A store that outlives this process would keep the tokens of its requests for good.
-#[cold]
-fn unlosable(limit: &Limit) -> BackendError {
-    let cause = format!(
-        "`{}` counts requests in flight, and a process that crashes gives nothing back (say when its \
-         tokens are there again: `Quota::in_flight({}).lost_after(HOUR)`)",
-        limit.name(),
-        limit.quota().rate()
-    );
-    BackendError::misconfigured("shared", cause)
+impl RateLimiter {
+    /// Why this store cannot count by a limit: it outlives the process, and would keep the tokens of
+    /// requests in flight for good.
+    pub(crate) fn misfit(&self, limit: &Limit) -> Option<String> {
+        (limit.quota().never_gains() && !self.has_lines()).then(|| {
+            format!(
+                "`{}` counts requests in flight, and a process that crashes gives nothing back (say when \
+                 its tokens are there again: `Quota::in_flight({}).lost_after(HOUR)`)",
+                limit.name(),
+                limit.quota().rate()
+            )
+        })
+    }
 }
 
 impl Decided {

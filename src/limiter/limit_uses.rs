@@ -218,7 +218,7 @@ impl LimitUses {
         }
     }
 
-    fn log_refuses_all(&self, limit: &Limit, error: &dyn fmt::Display) {
+    pub(crate) fn log_refuses_all(&self, limit: &Limit, error: &dyn fmt::Display) {
         #[cfg(feature = "tracing")]
         if self.logged.refuses_all.is_first(limit.name()) {
             tracing::warn!(limit = limit.name(), %error, "every request is refused (logged once)");

@@ -202,7 +202,7 @@ impl RequestLedger {
         let count = meter.as_ref().and_then(Meter::leave);
         let metered = meter.as_ref().and_then(Meter::cost).cloned();
         let own: Option<&ActualCost> = response.extensions().get();
-        let kept = match own.map_or(count, ActualCost::known) {
+        let kept = match own.map_or(count, |own| own.known(settles)) {
             Some(tokens) => Kept::Tokens(tokens),
             None => Kept::Unknown,
         };

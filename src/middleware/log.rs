@@ -2,7 +2,7 @@
 
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -22,9 +22,34 @@ pub(super) struct Log {
     misconfigured_key: AtomicBool,
     missing_key: AtomicBool,
     empty_key: AtomicBool,
+    has_chosen: AtomicBool,
+    unchosen: AtomicU32,
 }
 
+/// Of so many requests, one should have had a limit.
+const REQUESTS: u32 = 999;
+
 impl Log {
+    /// The function of `limit_with` has chosen a limit, or none. Where it has never chosen one, it may ask
+    /// for what no layer has inserted.
+    pub(super) fn choice(&self, limit: &Limit, is_some: bool) {
+        if self.has_chosen.load(Ordering::Relaxed) {
+            return;
+        }
+        self.has_chosen.store(is_some, Ordering::Relaxed);
+        if !is_some && self.unchosen.fetch_add(1, Ordering::Relaxed) == REQUESTS {
+            #[cfg(feature = "tracing")]
+            tracing::warn!(
+                limit = limit.name(),
+                warning = "`limit_with` has chosen no limit for the first 1,000 requests, so none of them \
+                           was limited (does the layer that inserts what it reads run before this one? \
+                           return a limit for all others, as by `.unwrap_or(..)`; if they are meant to \
+                           pass, nothing is wrong)",
+                "possible misconfiguration (logged once)"
+            );
+        }
+    }
+
     /// A request without a usable key was answered with this status; `None` if it passes.
     ///
     /// `is_chosen`: the configuration says what becomes of such requests.

@@ -1,5 +1,7 @@
 //! Counting what a request costs, while it runs and while its response is sent.
 
+#[cfg(feature = "tracing")]
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use http::Extensions;
@@ -88,7 +90,9 @@ impl Meter {
         // and the count would not end when the handler drops its meter.
         let outer = extensions.get::<Weak<SharedMeter>>().and_then(Weak::upgrade);
         let meter = outer.map(Self).unwrap_or_else(|| {
-            let meter = Self::new(ActualCost::unknown());
+            let cost = ActualCost::unknown();
+            cost.lock().settles = true;
+            let meter = Self::new(cost);
             // Weak: a request that is kept for long does not delay the settlement.
             extensions.insert(Arc::downgrade(&meter.0));
             meter
@@ -224,13 +228,25 @@ struct CostState {
     counted: Option<u64>,
     /// The final cost.
     tokens: Option<u64>,
+    /// Whether a layer settles by it.
+    settles: bool,
+}
+
+impl Drop for CostState {
+    fn drop(&mut self) {
+        if self.tokens.is_some() && !self.settles {
+            log_unsettled();
+        }
+    }
 }
 
 impl ActualCost {
     /// A cost of this many tokens.
     #[must_use]
     pub fn new(tokens: u64) -> Self {
-        Self::of(CostState { tokens: Some(tokens), ..CostState::default() })
+        let mut state = CostState::default();
+        state.tokens = Some(tokens);
+        Self::of(state)
     }
 
     /// A cost that is known later, with the meter that sets it.
@@ -279,9 +295,11 @@ impl ActualCost {
         Self(Arc::new(Mutex::new(state)))
     }
 
-    /// The tokens, if they are known.
-    pub(super) fn known(&self) -> Option<u64> {
-        self.lock().tokens
+    /// The tokens, if they are known, for a layer that settles by them or does not.
+    pub(super) fn known(&self, settles: bool) -> Option<u64> {
+        let mut state = self.lock();
+        state.settles |= settles;
+        state.tokens
     }
 
     /// Settles the permit, now or once the cost is known.
@@ -316,5 +334,20 @@ impl ActualCost {
 
     fn lock(&self) -> MutexGuard<'_, CostState> {
         lock(&self.0)
+    }
+}
+
+/// A cost whose request has no layer that settles changes nothing.
+#[cold]
+fn log_unsettled() {
+    #[cfg(feature = "tracing")]
+    {
+        static IS_LOGGED: AtomicBool = AtomicBool::new(false);
+        if !IS_LOGGED.swap(true, Ordering::Relaxed) {
+            let warning = "no layer settles by the `ActualCost` of a response, so its request keeps the cost \
+                           that it has paid (call `.settle()` on the layer; if the handler was called \
+                           without its layer, as in a test, nothing is wrong)";
+            tracing::warn!(warning, "possible misconfiguration (logged once)");
+        }
     }
 }

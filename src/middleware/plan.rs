@@ -136,6 +136,9 @@ impl Plan {
         if rule.is_key_replaced {
             self.limiter.uses().note_replaced_key(&rule.limit);
         }
+        if let Some(why) = self.limiter.misfit(&rule.limit) {
+            self.limiter.uses().log_refuses_all(&rule.limit, &why);
+        }
         let is_chosen = rule.chooser.is_some();
         let is_known = !is_chosen && rule.is_enforced_on_some();
         let cost = rule.fixed_cost().filter(|_| is_known);

@@ -182,7 +182,9 @@ impl PlannedRule {
         Some(match &self.rule.chooser {
             None => Cow::Borrowed(limiter.replacements().shared(&self.rule.limit)),
             Some(choose) => {
-                let chosen = choose(head)?;
+                let chosen = choose(head);
+                self.log.choice(&self.rule.limit, chosen.is_some());
+                let chosen = chosen?;
                 limiter.replacements().get(&chosen).map_or(Cow::Owned(chosen), Cow::Borrowed)
             }
         })

@@ -237,6 +237,70 @@ impl Backend for Later {
     }
 }
 
+/// A plan that no layer inserts, so nobody was limited, without a word.
+#[test]
+fn a_function_that_never_chooses_a_limit_is_told_once() {
+    static FREE: Limit = Limit::new("free", Quota::token_bucket(1_000_000, MINUTE));
+    let told_of = |requests: u32, chosen: fn(&Head<'_>) -> Option<&'static Limit>| {
+        let layer = fixed().layer(&FREE).key(global()).limit_with(chosen);
+        let app = Router::new().route("/", get(hello).rate_limit(layer));
+        told(async || {
+            for _ in 0..requests {
+                let request = http::Request::get("/").body(axum::body::Body::empty()).unwrap();
+                assert_eq!(app.clone().oneshot(request).await.unwrap().status(), StatusCode::OK);
+            }
+        })
+    };
+    let parts = ["WARN", "limit=\"free\"", "first 1,000 requests", "`.unwrap_or(..)`"];
+    assert_one(&told_of(1_200, |_| None), &parts);
+    assert_eq!(told_of(999, |_| None), [""; 0]);
+    assert_eq!(told_of(1_200, |head| head.headers().is_empty().then_some(&FREE)), [""; 0]);
+}
+
+/// Requests got 503, and the log said why only then.
+#[test]
+fn a_limit_that_a_shared_store_cannot_count_is_told_before_any_request() {
+    static SHARED: Limit = Limit::new("shared", Quota::in_flight(2));
+    let shared = tollgate_testing::shared::Shared::new();
+    let lines = told(async || {
+        let _service = tower::Layer::layer(&shared.limiter().layer(&SHARED).key(global()), ());
+    });
+    assert_one(
+        &lines,
+        &["WARN", "limit=\"shared\"", "every request is refused", "lost_after(HOUR)"],
+    );
+}
+
+/// The layer took 100 tokens for what cost one, without a word.
+#[test]
+fn a_cost_by_which_no_layer_settles_is_told_once() {
+    use axum::Extension;
+    use tollgate::middleware::ActualCost;
+
+    static TOKENS: Limit = Limit::new("tokens", Quota::token_bucket(1_000, MINUTE));
+    let told_of = |layer: RateLimitLayer, limiter: RateLimiter| {
+        let costs = get(async || (Extension(ActualCost::new(1)), "hello")).rate_limit(layer);
+        let app = Router::new().route("/", costs);
+        let lines = told(async || {
+            let to = serve(app).await;
+            for _ in 0..2 {
+                get_ok(to, "/").await;
+            }
+        });
+        (lines, at_once(limiter.peek(&TOKENS)).unwrap().remaining())
+    };
+    let layer = |limiter: &RateLimiter| limiter.layer(&TOKENS).key(global()).cost(100);
+    let limiter = fixed();
+    let settled = told_of(layer(&limiter).settle(), limiter);
+    assert_eq!(settled, (Vec::new(), 998));
+    let off = fixed().enabled(false);
+    assert_eq!(told_of(layer(&off).settle(), fixed()).0, [""; 0]);
+    let limiter = fixed();
+    let (lines, left) = told_of(layer(&limiter), limiter);
+    assert_eq!(left, 800);
+    assert_one(&lines, &["WARN", "`ActualCost`", "`.settle()`"]);
+}
+
 // Requests in flight that never end.
 
 /// Two of them closed their key for good, without a word.
