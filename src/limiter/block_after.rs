@@ -140,7 +140,7 @@ impl RateLimiter {
     ) -> Result<(Verdict, u64), BackendError> {
         let bucket = limit.bucket();
         let units = bucket.units(tokens).ok_or_else(BackendError::incomplete)?;
-        let answer = { self.backend().apply(&[Charge::take(id, bucket, units)]) };
+        let answer = { self.state.backend.apply(&[Charge::take(id, bucket, units)]) };
         let applied = answer.wait().await?;
         let reading = applied.readings().first().ok_or_else(BackendError::incomplete)?;
         let held = bucket.refresh(reading.state(), applied.now());

@@ -98,7 +98,7 @@ impl RateLimiter {
     /// Asks the store for all demands, or none.
     #[inline(always)]
     pub(crate) fn ask<L: Borrow<Limit>>(&self, demands: &mut [Demand<L>], asking: Asking) -> Asked {
-        if self.is_off() {
+        if self.state.is_off {
             return Asked::Decided(Decided::Uncounted);
         }
         // The lines are those of a memory store, also behind a wrapper.
@@ -136,16 +136,16 @@ impl RateLimiter {
         demands: &mut [Demand<L>],
         asking: Asking,
     ) -> Result<Answer<Applied>, RateLimited> {
-        draw_all_shards(demands, self.random(), asking.longest)?;
+        draw_all_shards(demands, &self.state.random, asking.longest)?;
         // The memory store records the resets itself, and forgets what is in flight with its process.
         if !self.has_lines() {
-            let mark = self.resets().mark();
+            let mark = self.state.resets.mark();
             demands.iter_mut().for_each(|demand| demand.asked_at = mark);
             if let Some(demand) = demands.iter().find(|one| one.limit().quota().never_gains()) {
                 return Ok(Answer::Ready(Err(unlosable(demand.limit()))));
             }
         }
-        Ok(self.backend().apply(&charges(demands, asking)?))
+        Ok(self.state.backend.apply(&charges(demands, asking)?))
     }
 
     /// As [`ask`](Self::ask), in memory: its answers are complete, and it never fails. If the answer is
@@ -176,13 +176,13 @@ impl RateLimiter {
         demands: &mut [Demand<L>],
         asking: Asking,
     ) -> Result<(Applied, Option<Place>), RateLimited> {
-        draw_all_shards(demands, self.random(), asking.longest)?;
+        draw_all_shards(demands, &self.state.random, asking.longest)?;
         if !asking.reserves() {
             return Ok((memory.charge_several(&charges(demands, asking)?), None));
         }
         // A drain ends the waits in layers alone.
         let is_drained = matches!(asking.source, DecisionSource::Layer);
-        let waiter = || LineWaiter::new(self.queues().id().filter(|_| is_drained));
+        let waiter = || LineWaiter::new(self.state.queues.id().filter(|_| is_drained));
         let (applied, ticket) = memory.reserve(&charges(demands, asking)?, waiter);
         Ok((applied, Some(Place { ticket })))
     }
@@ -198,7 +198,7 @@ impl RateLimiter {
     ) -> Result<CompleteAnswer, BackendError> {
         let answer = {
             let looks: SmallVec<[Charge<'_>; 2]> = demands.iter().map(Demand::look).collect();
-            self.backend().apply(&looks)
+            self.state.backend.apply(&looks)
         };
         let answer = match answer {
             Answer::Ready(answer) => answer,
@@ -283,13 +283,13 @@ impl RateLimiter {
         asking: Asking,
         error: RateLimited,
     ) -> Decided {
-        if let Some(observers) = self.observers() {
+        if let Some(observers) = &self.state.observers {
             observers.tell_too_large(asking.source, demands, &error);
         }
         if !asking.is_shadow() {
-            self.uses().note_unfit(&error);
+            self.state.uses.note_unfit(&error);
         }
-        Decided::TooLarge(error.with_speech(self.speech()))
+        Decided::TooLarge(error.with_speech(&self.state.speech))
     }
 
     /// What becomes of demands that the store has not decided.
@@ -311,7 +311,7 @@ impl RateLimiter {
         if let Some(first) = demands.first() {
             self.store_failed(first.limit(), &error, call);
         }
-        if let Some(observers) = self.observers() {
+        if let Some(observers) = &self.state.observers {
             let outcome = if passes { Outcome::Uncounted } else { Outcome::Unavailable };
             observers.tell_undecided(asking.source, demands, outcome);
         }
@@ -327,7 +327,7 @@ impl RateLimiter {
         answer: &CompleteAnswer,
         denied: Option<Outcome>,
     ) {
-        if let Some(observers) = self.observers() {
+        if let Some(observers) = &self.state.observers {
             observers.tell_answer(asking.source, demands, answer, denied);
         }
     }
@@ -343,7 +343,7 @@ impl RateLimiter {
         slowest: &Arc<Limit>,
         promised: Duration,
     ) -> Option<QueueStay> {
-        let observers = self.observers()?;
+        let observers = self.state.observers.as_ref()?;
         let stay = QueueStay::new(observers, slowest, asking.source, promised);
         self.tell(demands, asking, answer, None);
         stay.join();
@@ -388,7 +388,7 @@ impl Decided {
     ) -> RateLimited {
         let error = match self {
             Self::Refused { answer, .. } => match answer.refusal(demands, jitter) {
-                Some(error) => return error.with_speech(limiter.speech()),
+                Some(error) => return error.with_speech(&limiter.state.speech),
                 None => BackendError::incomplete(),
             },
             Self::TooLarge(error) => return error,
@@ -427,10 +427,10 @@ impl Place {
         #[cfg(feature = "memory")]
         if limiter.has_lines() {
             let slot =
-                LineSlot::new(Arc::clone(limiter.backend()), self.ticket?, grants, now, wait);
+                LineSlot::new(Arc::clone(&limiter.state.backend), self.ticket?, grants, now, wait);
             return Some(Box::new(slot));
         }
-        let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);
+        let slot = HeldSlot::new(&limiter.state.queues, grants, now + wait, now);
         Some(Box::new(slot))
     }
 }

@@ -221,7 +221,7 @@ impl BucketChange {
             let ids: SmallVec<[BucketId<'_>; 1]> = limit.shards(key).collect();
             return limiter.forget(&ids).map(|()| Applied::many(Timestamp::UNIX_EPOCH, Vec::new()));
         };
-        let answer = limiter.backend().adjust(&changes);
+        let answer = limiter.state.backend.adjust(&changes);
         match limiter.watch_debts(&changes, answer) {
             ready @ Answer::Ready(_) => ready,
             pending => Answer::Pending(Box::pin(DetachOnDrop::new(pending))),

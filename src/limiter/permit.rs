@@ -230,19 +230,19 @@ impl<'l> Permit<'l> {
     /// settling and refunding do nothing.
     #[must_use]
     pub fn is_decided(&self) -> bool {
-        !self.limiter().is_off()
+        !self.limiter().state.is_off
     }
 
     /// How the limit stood after the decision; of several limits, the first.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        self.0.grants().first.snapshot().with_speech(self.limiter().speech())
+        self.0.grants().first.snapshot().with_speech(&self.limiter().state.speech)
     }
 
     /// How all limits stood after the decision, in the order in which they were named.
     pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
         let snapshots: Vec<_> = self.0.grants().iter().map(Grant::snapshot).collect();
-        let speech = self.limiter().speech();
+        let speech = &self.limiter().state.speech;
         snapshots.into_iter().map(|snapshot| snapshot.with_speech(speech))
     }
 

@@ -124,7 +124,8 @@ impl Reservation {
         // No work waits for a store that only decides in an outage, so nothing runs at an instant
         // that counts on these tokens. One store has answered about all of them.
         let refunds = limiter.has_lines() || first.origin() != Origin::Store;
-        let slot = (!refunds).then(|| HeldSlot::new(limiter.queues(), grants.iter(), *at, *at));
+        let slot =
+            (!refunds).then(|| HeldSlot::new(&limiter.state.queues, grants.iter(), *at, *at));
         Self::new(grants, refunds, slot)
     }
 
@@ -156,12 +157,12 @@ impl Reservation {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let Grants { limiter, first, .. } = self.grants();
-        first.snapshot().with_speech(limiter.speech())
+        first.snapshot().with_speech(&limiter.state.speech)
     }
 
     /// How all limits stand after this, in the order in which they were named.
     pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
-        let speech = self.grants().limiter.speech();
+        let speech = &self.grants().limiter.state.speech;
         self.grants().iter().map(|grant| grant.snapshot().with_speech(speech))
     }
 

@@ -41,7 +41,7 @@ impl RateLimiter {
     /// ```
     #[doc(alias("shutdown", "close"))]
     pub fn drain(&self, within: Duration) {
-        let queues = self.queues();
+        let queues = &self.state.queues;
         queues.drain(within);
         #[cfg(feature = "memory")]
         if let (Some(memory), Some(id)) = (self.lines(), queues.id()) {
@@ -116,7 +116,7 @@ impl PeekCall<'_> {
                 (count, level.longest.max(longest), level.left.saturating_add(left))
             });
         }
-        limiter.queues().status(limit.name(), key)
+        limiter.state.queues.status(limit.name(), key)
     }
 }
 

@@ -100,10 +100,11 @@ impl RateLimiter {
     }
 
     fn with_style(self, change: impl FnOnce(&mut ResponseStyle)) -> Self {
-        let speech = self.speech();
-        let mut style: ResponseStyle = speech.get().cloned().unwrap_or_default();
-        change(&mut style);
-        self.with_speech(speech.with_style(style))
+        self.with_defaults(|defaults| {
+            let mut style: ResponseStyle = defaults.speech.get().cloned().unwrap_or_default();
+            change(&mut style);
+            defaults.speech = defaults.speech.with_style(style);
+        })
     }
 }
 

@@ -100,7 +100,7 @@ fn act(
     (limit, key, explicit_cost): Known<'_>,
     applied: Applied,
 ) -> Action<Response<RefusalText>> {
-    let jitter = plan.limiter.random().up_to(plan.settings.jitter);
+    let jitter = plan.limiter.state.random.up_to(plan.settings.jitter);
     if let [reading] = applied.readings()
         && reading.verdict() != Verdict::Admitted
     {
@@ -151,7 +151,7 @@ fn decide_keyless(
 #[cold]
 #[inline(never)]
 fn tell(plan: &Plan, limit: &Limit, cost: Option<u64>, reading: Reading) {
-    if let Some(observers) = plan.limiter.observers() {
+    if let Some(observers) = &plan.limiter.state.observers {
         let (source, cost) = (DecisionSource::Layer, cost.unwrap_or(1));
         observers.tell_reading(source, limit, cost, &reading);
     }

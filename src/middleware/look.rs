@@ -33,7 +33,7 @@ impl Plan {
     ///
     /// The response of the layer to a request without a key, or while the store fails.
     pub(crate) async fn look(&self, head: &Head<'_>) -> Result<Vec<Outlook>, Response<Bytes>> {
-        if self.limiter.is_off() {
+        if self.limiter.state.is_off {
             return Ok(Vec::new());
         }
         let (mut snapshots, mut in_flight) = (Vec::new(), false);

@@ -66,7 +66,7 @@ impl Plan {
         let is_lone = rules.rest.is_empty() && rules.first.is_plain() && settings.queue.is_none();
         let mut plan = Self {
             is_lone,
-            is_observed: limiter.observers().is_some(),
+            is_observed: limiter.state.observers.is_some(),
             limiter,
             gives_back,
             tracks_charges: gives_back || rules.iter().any(Rule::may_shadow_in_flight),
@@ -112,7 +112,7 @@ impl Plan {
     /// The layer makes a service. Before its first one, the log is told what is wrong with its
     /// numbers.
     pub(super) fn check_setup(&self) {
-        if cfg!(feature = "tracing") && !self.limiter.is_off() {
+        if cfg!(feature = "tracing") && !self.limiter.state.is_off {
             self.uses.get_or_init(|| self.iter().map(|planned| self.enter(planned)).collect());
         }
     }
@@ -128,7 +128,7 @@ impl Plan {
     fn enter(&self, planned: &PlannedRule) -> Arc<LimitUse> {
         let rule = &planned.rule;
         if rule.is_key_replaced {
-            self.limiter.uses().note_replaced_key(&rule.limit);
+            self.limiter.state.uses.note_replaced_key(&rule.limit);
         }
         let is_chosen = rule.chooser.is_some();
         let is_known = !is_chosen && rule.is_enforced_on_some();
@@ -136,7 +136,7 @@ impl Plan {
         let limit = Limit::clone(&rule.limit);
         let mode = self.mode(limit.quota().is_in_flight());
         let new = LimitUse { limit, is_chosen, cost, mode };
-        self.limiter.uses().enter(new, self.limiter.replacements().shared(&rule.limit))
+        self.limiter.state.uses.enter(new, self.limiter.state.replacements.shared(&rule.limit))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &PlannedRule> {
@@ -165,7 +165,7 @@ impl Plan {
     /// bucket; `None` if that has to be found out for each request.
     #[inline(always)]
     pub(super) fn usual(&self) -> Option<(&Arc<Limit>, Units)> {
-        match self.limiter.replacements().count() {
+        match self.limiter.state.replacements.count() {
             0 => Some((&self.first.rule.limit, self.first.units?)),
             count => self.usual_version(count),
         }
@@ -179,7 +179,7 @@ impl Plan {
         let known = self.in_force.load(Ordering::Acquire);
         let mut place = known % (VERSIONS + 1);
         if known / (VERSIONS + 1) != count {
-            let current = self.limiter.replacements().shared(&own.rule.limit);
+            let current = self.limiter.state.replacements.shared(&own.rule.limit);
             place = if Arc::ptr_eq(current, &own.rule.limit) { 0 } else { self.place_of(current)? };
             let found = count.checked_mul(VERSIONS + 1)?.checked_add(place)?;
             self.in_force.store(found, Ordering::Release);
@@ -216,7 +216,7 @@ impl Plan {
         }
         // Only numbers in force are kept: a limit that is chosen for a request is not one of them.
         let current =
-            self.limiter.replacements().get(&told.rule.limit).filter(|current| is(current))?;
+            self.limiter.state.replacements.get(&told.rule.limit).filter(|current| is(current))?;
         let place = self.place_of(current)?;
         self.versions.get(place.checked_sub(1)?)?.get()?.kept
     }

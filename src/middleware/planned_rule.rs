@@ -180,10 +180,10 @@ impl PlannedRule {
         head: &Head<'_>,
     ) -> Option<LimitRef<'p>> {
         Some(match &self.rule.chooser {
-            None => Cow::Borrowed(limiter.replacements().shared(&self.rule.limit)),
+            None => Cow::Borrowed(limiter.state.replacements.shared(&self.rule.limit)),
             Some(choose) => {
                 let chosen = choose(head)?;
-                limiter.replacements().get(&chosen).map_or(Cow::Owned(chosen), Cow::Borrowed)
+                limiter.state.replacements.get(&chosen).map_or(Cow::Owned(chosen), Cow::Borrowed)
             }
         })
     }

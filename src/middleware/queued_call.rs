@@ -102,7 +102,7 @@ fn wait(
 ) -> PendingTurn {
     Box::pin(async move {
         let expires = late.as_ref().and_then(|(after, _)| request.since.checked_add(*after));
-        let drains = Some(plan.limiter.queues().drain_end());
+        let drains = Some(plan.limiter.state.queues.drain_end());
         let slot = &mut *request.slot;
         let unserved = match wait_for_turn(slot, jitter, drains, expires).await {
             Ok(()) => return Ok(request),
@@ -112,7 +112,7 @@ fn wait(
         // It has left. The store may be asked when it should come back.
         drop((slot, guard));
         // While the server shuts down, the refusal is not due to the client.
-        let is_drained = plan.limiter.queues().time_to_drain().is_some();
+        let is_drained = plan.limiter.state.queues.time_to_drain().is_some();
         let has_expired = unserved == Unserved::Expired && !is_drained;
         let late = late.filter(|_| has_expired);
         let step = late.as_ref().map(|_| QueueStep::Expired);
