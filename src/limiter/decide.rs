@@ -24,9 +24,15 @@ use super::permit::{Permit, Settlement};
 use super::queue::{HeldSlot, ReservedSlot};
 use super::rate_limited::RateLimited;
 use crate::algebra::Verdict;
+#[cfg(feature = "memory")]
+pub(crate) use crate::backend::LineTicket;
 use crate::backend::{Answer, Applied, BackendError, Charge, OnFailure};
 #[cfg(feature = "memory")]
-use crate::backend::{LineTicket, LineWaiter, Memory};
+use crate::backend::{LineWaiter, Memory};
+
+/// No other store has lines.
+#[cfg(not(feature = "memory"))]
+pub(crate) type LineTicket = std::convert::Infallible;
 
 /// Who asks, and for what.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +54,9 @@ pub(crate) enum Decided {
     Admitted(CompleteAnswer),
     /// All tokens are taken, and the work may run once they are there.
     ///
-    /// Its place in line has to be [held](Place::hold).
-    Reserved(CompleteAnswer, Place),
+    /// Its place in line has to be [held](RateLimiter::hold): that of the ticket, or one in a queue of
+    /// this process.
+    Reserved(CompleteAnswer, Option<LineTicket>),
     /// Nothing is taken, and the tokens will be there later.
     Refused {
         answer: CompleteAnswer,
@@ -161,8 +168,8 @@ impl RateLimiter {
         asking: Asking,
     ) -> Decided {
         match self.take_here(memory, demands, asking) {
-            Ok((applied, place)) => {
-                self.read(demands, asking, CompleteAnswer::of_memory(applied), place)
+            Ok((applied, ticket)) => {
+                self.read(demands, asking, CompleteAnswer::of_memory(applied), ticket)
             }
             Err(too_large) => self.decide_too_large(demands, asking, too_large),
         }
@@ -175,7 +182,7 @@ impl RateLimiter {
         memory: &Memory,
         demands: &mut [Demand<L>],
         asking: Asking,
-    ) -> Result<(Applied, Option<Place>), RateLimited> {
+    ) -> Result<(Applied, Option<LineTicket>), RateLimited> {
         draw_all_shards(demands, &self.state.random, asking.longest)?;
         if !asking.reserves() {
             return Ok((memory.charge_several(&charges(demands, asking)?), None));
@@ -183,8 +190,7 @@ impl RateLimiter {
         // A drain ends the waits in layers alone.
         let is_drained = matches!(asking.source, DecisionSource::Layer);
         let waiter = || LineWaiter::new(self.state.queues.id().filter(|_| is_drained));
-        let (applied, ticket) = memory.reserve(&charges(demands, asking)?, waiter);
-        Ok((applied, Some(Place { ticket })))
+        Ok(memory.reserve(&charges(demands, asking)?, waiter))
     }
 
     /// Looks how the buckets of these demands stand for a request that comes now and does not wait.
@@ -227,7 +233,7 @@ impl RateLimiter {
         if let Some(first) = demands.first() {
             self.store_answered(first.limit(), answer.applied(), asking.is_shadow());
         }
-        self.read(demands, asking, answer, asking.reserves().then(Place::in_queue))
+        self.read(demands, asking, answer, None)
     }
 
     #[inline(always)]
@@ -236,19 +242,17 @@ impl RateLimiter {
         demands: &[Demand<L>],
         asking: Asking,
         answer: CompleteAnswer,
-        place: Option<Place>,
+        ticket: Option<LineTicket>,
     ) -> Decided {
-        match (answer.verdict(), place) {
-            (Verdict::Admitted, _) => {
+        match answer.verdict() {
+            Verdict::Admitted => {
                 self.tell(demands, asking, &answer, None);
                 Decided::Admitted(answer)
             }
-            (Verdict::Reserved, Some(place)) => Decided::Reserved(answer, place),
+            Verdict::Reserved if asking.reserves() => Decided::Reserved(answer, ticket),
             // What was not demanded can neither run nor count as refused: the store is at fault.
-            (Verdict::Reserved, None) => {
-                self.undecided(demands, asking, BackendError::incomplete())
-            }
-            (Verdict::Refused, _) => self.refused(demands, asking, answer),
+            Verdict::Reserved => self.undecided(demands, asking, BackendError::incomplete()),
+            Verdict::Refused => self.refused(demands, asking, answer),
         }
     }
 
@@ -349,6 +353,26 @@ impl RateLimiter {
         stay.join();
         Some(stay)
     }
+
+    /// Holds the place of a reservation with these grants. `None` if the store has given none.
+    pub(crate) fn hold<'g>(
+        &self,
+        ticket: Option<LineTicket>,
+        answer: &CompleteAnswer,
+        grants: impl Iterator<Item = &'g Grant>,
+    ) -> Option<Box<dyn ReservedSlot>> {
+        let (now, wait) = (answer.at(), answer.wait());
+        let slot: Box<dyn ReservedSlot> = match ticket {
+            #[cfg(feature = "memory")]
+            Some(ticket) => {
+                let store = Arc::clone(&self.state.backend);
+                Box::new(LineSlot::new(store, ticket, grants, now, wait))
+            }
+            _ if self.has_lines() => return None,
+            _ => Box::new(HeldSlot::new(&self.state.queues, grants, now + wait, now)),
+        };
+        Some(slot)
+    }
 }
 
 #[inline(always)]
@@ -397,41 +421,6 @@ impl Decided {
             Self::Admitted(_) | Self::Reserved(..) | Self::Uncounted => BackendError::incomplete(),
         };
         limiter.unavailable(limit, error)
-    }
-}
-
-/// What makes a slot of a reservation.
-pub(crate) struct Place {
-    /// In the lines of the memory store.
-    #[cfg(feature = "memory")]
-    ticket: Option<LineTicket>,
-}
-
-impl Place {
-    /// A slot of this process, in a store that others may share.
-    const fn in_queue() -> Self {
-        Self {
-            #[cfg(feature = "memory")]
-            ticket: None,
-        }
-    }
-
-    /// Holds the place for what was granted. `None` if the store has given none.
-    pub(crate) fn hold<'g>(
-        self,
-        limiter: &RateLimiter,
-        answer: &CompleteAnswer,
-        grants: impl Iterator<Item = &'g Grant>,
-    ) -> Option<Box<dyn ReservedSlot>> {
-        let (now, wait) = (answer.at(), answer.wait());
-        #[cfg(feature = "memory")]
-        if limiter.has_lines() {
-            let slot =
-                LineSlot::new(Arc::clone(&limiter.state.backend), self.ticket?, grants, now, wait);
-            return Some(Box::new(slot));
-        }
-        let slot = HeldSlot::new(&limiter.state.queues, grants, now + wait, now);
-        Some(Box::new(slot))
     }
 }
 

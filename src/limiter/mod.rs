@@ -223,7 +223,7 @@ pub use self::events::{Decision, Observer, Outcome, QueueChange, StoreHealth};
 
 pub(crate) use self::block_after::{BlockAfter, refusals_to_count};
 pub(crate) use self::complete_answer::CompleteAnswer;
-pub(crate) use self::decide::{Asked, Asking, Decided, Place};
+pub(crate) use self::decide::{Asked, Asking, Decided, LineTicket};
 pub(crate) use self::demand::{Demand, Mode, units_of};
 pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::events::{DecisionSource, QueueStay, QueueStep};

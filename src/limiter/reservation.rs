@@ -84,9 +84,9 @@ impl RateLimiter {
         decided: Decided,
         jitter: Duration,
     ) -> Result<Reservation, RateLimited> {
-        let (answer, place) = match decided {
+        let (answer, ticket) = match decided {
             Decided::Admitted(answer) => (answer, None),
-            Decided::Reserved(answer, place) => (answer, Some(place)),
+            Decided::Reserved(answer, ticket) => (answer, Some(ticket)),
             Decided::Uncounted => {
                 let grants = self.grant_uncharged(demands, limit)?;
                 return Ok(Reservation::new(grants, false, None));
@@ -97,8 +97,8 @@ impl RateLimiter {
         let (wait, made) = (answer.wait(), answer.at());
         let grants = answer.grants(demands.iter().map(Demand::own));
         let grants = Grants::new(self.clone(), grants, made).ok_or_else(incomplete)?;
-        let Some(place) = place else { return Ok(Reservation::at_once(grants)) };
-        let slot = place.hold(self, &answer, grants.iter()).ok_or_else(incomplete)?;
+        let Some(ticket) = ticket else { return Ok(Reservation::at_once(grants)) };
+        let slot = self.hold(ticket, &answer, grants.iter()).ok_or_else(incomplete)?;
         // The jitter is cut where the wait would get too long: a random number must not decide
         // whether there is a reservation.
         let jitter = jitter.min(asking.max_wait().saturating_sub(wait));

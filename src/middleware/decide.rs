@@ -127,8 +127,8 @@ fn act<'p>(
     let jitter = || plan.limiter.state.random.up_to(plan.settings.jitter);
     match decided {
         Decided::Admitted(answer) => run(plan, on_admission(plan, &demands, &answer), shadows),
-        Decided::Reserved(answer, place) => {
-            match enqueue(plan, asking, jitter(), demands, shadows, answer, place) {
+        Decided::Reserved(answer, ticket) => {
+            match enqueue(plan, asking, jitter(), demands, shadows, answer, ticket) {
                 Ok(turn) => Action::Queue(turn),
                 Err(rejection) => Action::Reject(rejection),
             }

@@ -21,7 +21,7 @@ use super::waiter_counter::{KeyHashes, WaiterGuard};
 use crate::backend::BackendError;
 use crate::fields::{self, SOON};
 use crate::limiter::{
-    Asking, CompleteAnswer, Demand, Grant, Limit, Outcome, Place, QueueStay, QueueStep,
+    Asking, CompleteAnswer, Demand, Grant, Limit, LineTicket, Outcome, QueueStay, QueueStep,
     ReservedSlot, Unserved, wait_for_turn,
 };
 
@@ -57,11 +57,11 @@ pub(super) fn enqueue<'p>(
     demands: RuleDemands<'p>,
     shadows: Vec<Shadow>,
     answer: CompleteAnswer,
-    place: Place,
+    ticket: Option<LineTicket>,
 ) -> Result<PendingTurn, Rejection<'p>> {
     let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
     let grants: Vec<_> = answer.grants(owned).collect();
-    let slot = place.hold(&plan.limiter, &answer, grants.iter());
+    let slot = plan.limiter.hold(ticket, &answer, grants.iter());
     let (Some(queue), Some(limit), Some(slot)) =
         (plan.settings.queue, Grant::slowest(grants.iter()).cloned(), slot)
     else {
