@@ -171,6 +171,10 @@ impl<R, L: Borrow<Limit>> Grants<R, L> {
         iter::once(&self.first).chain(&self.rest)
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Grant<L>> {
+        iter::once(&mut self.first).chain(&mut self.rest)
+    }
+
     /// The same with other handles of the limiter and of the limits.
     fn map<'g, S, M>(&'g self, limiter: S, limit: impl Fn(&'g L) -> M) -> Grants<S, M> {
         let rest = self.rest.iter().map(|grant| grant.with_limit(&limit)).collect();
