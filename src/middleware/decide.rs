@@ -76,9 +76,9 @@ fn decide_all<'p>(
             Ok(None) => tell_unasked(plan, planned, Outcome::Exempt),
             // The key decides whether the rule is enforced. A client must not get out of a partly
             // enforced rule by a missing or malformed key, so such a request is always rejected.
-            Err(no_key) if planned.rule.is_enforced_on_some() => {
+            Err(failure) if planned.rule.is_enforced_on_some() => {
                 tell_unasked(plan, planned, Outcome::NoKey);
-                return Action::Reject(Rejection::NoKey(no_key));
+                return Action::Reject(Rejection::Failed(failure));
             }
             Err(_) => tell_unasked(plan, planned, Outcome::NoKey),
         }

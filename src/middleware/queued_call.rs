@@ -14,7 +14,7 @@ use super::ledger::{RequestLedger, RunningLedger};
 use super::log::log_drained;
 use super::on_response::OnResponse;
 use super::plan::Plan;
-use super::planned_rule::{RuleDemands, RuleLimit, Shadow, to_static};
+use super::planned_rule::{Failure, RuleDemands, RuleLimit, Shadow, to_static};
 use super::reject::{Refusal, Rejection, TOO_MANY};
 use super::shadow;
 use super::waiter_counter::{KeyHashes, WaiterGuard};
@@ -121,7 +121,7 @@ fn wait(
         }
         let Some((_, refusal)) = late else {
             log_drained(plan.limit());
-            return Err(Rejection::Unavailable(SOON));
+            return Err(Rejection::Failed(Failure::unavailable(SOON)));
         };
         // What a new request would be told that costs the same.
         Err(match plan.limiter.look(&refusal.demands).await {
