@@ -317,7 +317,8 @@ impl RateLimiter {
         }
         if let Some(observers) = &self.state.observers {
             let outcome = if passes { Outcome::Uncounted } else { Outcome::Unavailable };
-            observers.tell_undecided(asking.source, demands, outcome);
+            let decisions = demands.iter().map(|one| (one.limit(), one.cost, outcome, None));
+            observers.tell_request(asking.source, decisions);
         }
         if passes { Decided::Uncounted } else { Decided::Failed(error) }
     }

@@ -94,7 +94,7 @@ fn tell_unasked(plan: &Plan, planned: &PlannedRule, outcome: Outcome) {
     if let Some(observers) = &plan.limiter.state.observers {
         let is_enforced = planned.rule.is_enforced_on_some();
         let source = if is_enforced { DecisionSource::Layer } else { DecisionSource::Shadow };
-        observers.tell_unasked(source, &planned.rule.limit, outcome);
+        observers.tell_request(source, std::iter::once((&*planned.rule.limit, 0, outcome, None)));
     }
 }
 
