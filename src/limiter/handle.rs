@@ -332,7 +332,7 @@ impl RateLimiter {
         let owned: Vec<_> = demands.iter().map(free).collect();
         // Without a look whether the cost fits: nothing does where a quota grants nothing.
         let charges: Vec<_> = owned.iter().map(|demand| demand.charge_of(0, Mode::Take)).collect();
-        let applied = Off::default().apply_free(&charges);
+        let applied = Off::default().answer(&charges);
         let unavailable = |error| self.unavailable(limit, error);
         let answer = CompleteAnswer::new(&owned, applied).map_err(unavailable)?;
         let grants = Grants::new(off, answer.grants(owned.into_iter()), answer.at());
