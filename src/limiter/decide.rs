@@ -305,8 +305,10 @@ impl RateLimiter {
         asking: Asking,
         error: BackendError,
     ) -> Decided {
-        let own = demands.iter().map(Demand::limit);
-        let passes = asking.is_shadow() || Self::passes(&error, own, asking.on_failure);
+        let on_failure = |limit: &Limit| limit.get_on_failure().unwrap_or(asking.on_failure);
+        let no_limit_refuses =
+            || demands.iter().all(|one| on_failure(one.limit()) == OnFailure::Admit);
+        let passes = asking.is_shadow() || (error.is_outage() && no_limit_refuses());
         let on_failure = if passes { OnFailure::Admit } else { OnFailure::Refuse };
         let call = match asking.is_shadow() {
             true => Undecided::Shadow,

@@ -274,17 +274,6 @@ impl RateLimiter {
 
 /// For the rooms above.
 impl RateLimiter {
-    /// Whether a request of these limits passes in spite of this error: it is an outage, and no limit
-    /// refuses. A limit that says nothing goes by `unless_said`.
-    pub(crate) fn passes<'l>(
-        error: &BackendError,
-        mut limits: impl Iterator<Item = &'l Limit>,
-        unless_said: OnFailure,
-    ) -> bool {
-        let admits = |limit: &Limit| limit.get_on_failure().unwrap_or(unless_said);
-        error.is_outage() && limits.all(|limit| admits(limit) == OnFailure::Admit)
-    }
-
     /// The error of a call that the store did not decide.
     #[cold]
     pub(crate) fn unavailable(&self, limit: &Limit, error: BackendError) -> RateLimited {
