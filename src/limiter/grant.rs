@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::Limit;
 use super::demand::Demand;
 use super::snapshot::{Level, Snapshot};
-use crate::algebra::Units;
+use crate::algebra::{State, Units};
 #[cfg(feature = "memory")]
 use crate::backend::ResetMark;
 use crate::backend::{Adjustment, BucketId, Key, Origin, Reading};
@@ -120,6 +120,20 @@ impl<L: Borrow<Limit>> Grant<L> {
             self.buckets.iter().map(|bucket| bucket.reading).collect();
         let cost = self.limit().bucket().tokens(self.units()).whole();
         Level::new(self.limit(), &readings, cost, self.at)
+    }
+
+    /// How the limit stands for the next request when the turn of a reservation comes; of several
+    /// shards, the first that paid.
+    ///
+    /// A bucket in debt has nothing left until then: whatever it gains is promised to later
+    /// reservations. One that was not short has what it had, as far as this process knows.
+    pub(crate) fn level_at(&self, turn: Timestamp) -> Level {
+        let Some(paid) = self.paid().next() else { return self.level() };
+        let left = paid.reading.state();
+        let State { value, ts } = self.limit().bucket().refresh(left, turn);
+        let value = if left.value < 0 { value.min(0) } else { left.value };
+        // The cost does not matter: waiters hold all tokens, so none remain.
+        Level::admitted(State { value, ts }, 1, turn)
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

@@ -188,7 +188,7 @@ impl Reservation {
                         return pending().await;
                     }
                     slot.outlive_resets(&mut inner.grants.iter_mut());
-                    inner.grants.at = slot.use_up().at;
+                    inner.grants.at = slot.use_up();
                     inner.end_stay(QueueStep::Served);
                 }
                 slot => slot.into_iter().for_each(|slot| slot.keep(&mut inner.grants.iter_mut())),

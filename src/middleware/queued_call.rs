@@ -162,7 +162,7 @@ impl QueuedRequest {
         // If the call panics, the request has run all the same.
         let called = catch_unwind(AssertUnwindSafe(|| service.call(request)));
         // After the call, so that the requests behind this one call the service after it.
-        let used = slot.use_up();
+        let turn = slot.use_up();
         if let Some(stay) = stay {
             stay.end(QueueStep::Served);
         }
@@ -172,7 +172,7 @@ impl QueuedRequest {
         let future = called.unwrap_or_else(|panic| resume_unwind(panic));
         let timing = fields::server_timing(&limit, waited);
         let fields = plan.sends_fields.then(|| {
-            let levels: Vec<_> = grants.iter().map(|grant| used.level(grant)).collect();
+            let levels: Vec<_> = grants.iter().map(|grant| grant.level_at(turn)).collect();
             if let Some(running) = &running {
                 running.0.stand(&levels);
             }

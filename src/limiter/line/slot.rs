@@ -11,7 +11,7 @@ use super::LineDriver;
 use crate::backend::{Adjustment, Backend, LineTicket, Memory, WaiterStatus};
 use crate::clock::Timestamp;
 use crate::limiter::grant::{Grant, PaidBucket};
-use crate::limiter::queue::{QueueBucket, ReservedSlot, Unserved, UsedTurn, later, paid_buckets};
+use crate::limiter::queue::{QueueBucket, ReservedSlot, Unserved, later, paid_buckets};
 
 /// A place in the line of each bucket that has not granted yet.
 ///
@@ -116,10 +116,9 @@ impl ReservedSlot for LineSlot {
         }
     }
 
-    fn use_up(mut self: Box<Self>) -> UsedTurn {
+    fn use_up(mut self: Box<Self>) -> Timestamp {
         self.is_held = false;
-        let parts = std::mem::take(&mut self.parts).into_iter();
-        UsedTurn::new(self.at, parts.map(|(bucket, paid)| (bucket, paid.reading.state())))
+        self.at
     }
 }
 

@@ -7,7 +7,7 @@ use std::task::Context;
 use tokio::time::Instant;
 
 use super::registry::{QueueRegistry, SharedQueue};
-use super::reserved_slot::{ReservedSlot, Unserved, UsedTurn, paid_buckets, sort_taken};
+use super::reserved_slot::{ReservedSlot, Unserved, paid_buckets, sort_taken};
 use super::time_slot::{SlotKey, TimeSlot};
 use crate::clock::Timestamp;
 use crate::limiter::grant::Grant;
@@ -76,15 +76,12 @@ impl ReservedSlot for HeldSlot {
         self.queue.with(|waiters| waiters.poll(self.own.key, cx.waker(), now))
     }
 
-    fn use_up(mut self: Box<Self>) -> UsedTurn {
+    fn use_up(mut self: Box<Self>) -> Timestamp {
         self.state = HeldState::Used;
-        let granted = self.queue.with(|waiters| waiters.take_granted(self.own.key));
+        let granted = self.queue.with(|waiters| waiters.use_up(self.own.key));
         // If it runs by a free slot, its own is free.
         self.queue.undo_free_slots();
-        let at = granted.as_ref().map_or(self.at(), |granted| granted.at);
-        let taken = granted.iter().flat_map(|granted| &granted.slot.taken);
-        let parts = self.queue.buckets.iter().cloned();
-        UsedTurn::new(at, parts.zip(taken.map(|taken| taken.reading.state())))
+        granted.unwrap_or(self.at())
     }
 }
 

@@ -142,7 +142,8 @@ mod wait_queue;
 
 pub(crate) use self::held_slot::HeldSlot;
 pub(crate) use self::registry::QueueRegistry;
-pub(super) use self::reserved_slot::{QueueBucket, UsedTurn};
+#[cfg(feature = "memory")]
+pub(super) use self::reserved_slot::QueueBucket;
 pub(crate) use self::reserved_slot::{ReservedSlot, Unserved, paid_buckets};
 #[cfg(feature = "memory")]
 pub(crate) use self::store_clock::StoreClock;

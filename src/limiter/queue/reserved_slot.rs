@@ -7,12 +7,11 @@ use std::task::Context;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::algebra::{Bucket, State};
+use crate::algebra::Bucket;
 use crate::backend::{BucketId, Key};
 use crate::clock::Timestamp;
 use crate::limiter::Limit;
 use crate::limiter::grant::{Grant, PaidBucket};
-use crate::limiter::snapshot::Level;
 
 /// A reservation that has to wait, then its turn. Dropping it cancels the reservation, unless it was
 /// used up.
@@ -41,8 +40,9 @@ pub(crate) trait ReservedSlot: fmt::Debug + Send + Sync {
     /// Notes in the grants which buckets were reset while the waiter stood in their lines.
     fn outlive_resets(&self, _grants: &mut dyn Iterator<Item = &mut Grant>) {}
 
-    /// Uses the turn, since the work runs now. Nothing is given back after that.
-    fn use_up(self: Box<Self>) -> UsedTurn;
+    /// Uses the turn, since the work runs now. Nothing is given back after that. Returns the instant from
+    /// which the work may run.
+    fn use_up(self: Box<Self>) -> Timestamp;
 }
 
 /// Why a waiter gets no turn. It has given up its slot.
@@ -52,33 +52,6 @@ pub(crate) enum Unserved {
     Drained,
     /// It has waited for as long as it may.
     Expired,
-}
-
-/// A turn that was used: the work of the waiter runs.
-#[derive(Debug)]
-pub(crate) struct UsedTurn {
-    /// The instant from which the work may run.
-    pub(crate) at: Timestamp,
-    /// The buckets, and how each of them stands at that instant for the next request.
-    buckets: Vec<(QueueBucket, State)>,
-}
-
-impl UsedTurn {
-    /// Of buckets with what each of them held after the reservation.
-    pub(crate) fn new(at: Timestamp, after: impl Iterator<Item = (QueueBucket, State)>) -> Self {
-        let states = after.map(|(bucket, after)| {
-            let state = bucket.state_at_turn(after, at);
-            (bucket, state)
-        });
-        Self { at, buckets: states.collect() }
-    }
-
-    /// How the limit of a grant stands then for the next request; of several shards, the first.
-    pub(crate) fn level(&self, grant: &Grant) -> Level {
-        let part = self.buckets.iter().find(|(part, _)| part.is_of(grant));
-        // The cost does not matter: waiters hold all tokens, so none remain.
-        part.map_or_else(|| grant.level(), |(_, state)| Level::admitted(*state, 1, self.at))
-    }
 }
 
 /// One bucket of a queue. The numbers of its limit are part of it, since a slot that was reserved
@@ -97,21 +70,6 @@ impl QueueBucket {
 
     pub(crate) fn bucket(&self) -> &Bucket {
         self.limit.bucket()
-    }
-
-    /// How the bucket stands for the next request when the turn of a reservation comes, `left` being
-    /// what it held after that reservation.
-    ///
-    /// A bucket in debt has nothing left until then: whatever it gains is promised to later
-    /// reservations. One that was not short has what it had, as far as this process knows.
-    fn state_at_turn(&self, left: State, turn: Timestamp) -> State {
-        let State { value, ts } = self.bucket().refresh(left, turn);
-        State { value: if left.value < 0 { value.min(0) } else { left.value }, ts }
-    }
-
-    /// Whether it is a bucket of the limit and the key of this grant.
-    fn is_of(&self, grant: &Grant) -> bool {
-        self.limit.name() == grant.limit().name() && self.key == grant.key
     }
 }
 

@@ -62,8 +62,10 @@ pub(super) struct WaitQueue {
     /// them: its work would run later than the instant for which the store granted these units,
     /// beside the work of that later time.
     past: Vec<TimeSlot>,
-    /// The waiters that have their turn but do not run yet, each by the slot that it has reserved.
-    granted: HashMap<SlotKey, WaiterGrant>,
+    /// The waiters that have their turn but do not run yet, each by the slot that it has reserved: when
+    /// its work may run, by the store's clock, and the slot that it uses. It has none if it uses units
+    /// that another request has returned.
+    granted: HashMap<SlotKey, (Timestamp, Option<TimeSlot>)>,
     /// Whether the store was asked to undo a slot and has not answered. There is one such call at a
     /// time: a store that answers late may carry out several in any order, and refuse all but one.
     is_undoing: bool,
@@ -101,17 +103,6 @@ struct Waiter {
     alarm: Instant,
     /// Whether a drain removes it.
     is_drainable: bool,
-}
-
-/// What a waiter holds from its turn until its work runs.
-#[derive(Debug)]
-pub(super) struct WaiterGrant {
-    /// When its work may run, by the store's clock.
-    pub(super) at: Timestamp,
-    /// The slot that it uses; or its own, which is free, if it uses units that another request has
-    /// returned.
-    pub(super) slot: TimeSlot,
-    uses_returned: bool,
 }
 
 impl WaitQueue {
@@ -183,9 +174,9 @@ impl WaitQueue {
         Ok(Some(until))
     }
 
-    /// Takes out what a waiter was granted, since its work runs now or its future was dropped.
-    pub(super) fn take_granted(&mut self, own: SlotKey) -> Option<WaiterGrant> {
-        self.granted.remove(&own)
+    /// Takes out a waiter whose work runs now. Returns when it was granted.
+    pub(super) fn use_up(&mut self, own: SlotKey) -> Option<Timestamp> {
+        self.granted.remove(&own).map(|(at, _)| at)
     }
 
     /// Removes a waiter that was dropped. Returns whether it was granted units that another request
@@ -194,12 +185,12 @@ impl WaitQueue {
         // First, so that a waiter whose instant has come gives up a slot that is due, and not its
         // place in line: the two are handed on by different rules.
         self.grant_due(now, Some(own));
-        let (granted, gone) = (self.take_granted(own), self.take_waiter(own));
+        let (granted, gone) = (self.granted.remove(&own), self.take_waiter(own));
         // It is neither if it was drained, and was counted when it was removed.
         self.leavers = self.leavers.saturating_add(u64::from(granted.is_some() || gone.is_some()));
         self.discard.extend(gone.and_then(|gone| gone.waker));
-        let uses_returned = granted.as_ref().is_some_and(|granted| granted.uses_returned);
-        self.past.extend(granted.filter(|_| !uses_returned).map(|granted| granted.slot));
+        let uses_returned = matches!(granted, Some((_, None)));
+        self.past.extend(granted.and_then(|(_, slot)| slot));
         // Those that moved forward may now be the first two, and their timers are set to later
         // instants.
         self.wake_next();
@@ -322,14 +313,14 @@ impl WaitQueue {
         // would never add up for a large one at the front.
         let [first, _] = self.first_two();
         let (own, slot) = first?;
-        let (slot, cost) = (slot.clone(), slot.cost());
+        let cost = slot.cost();
         if !covers(&cost, at) {
             return None;
         }
         // `time_at` may be a little early: not before the reservation, nor after its own slot.
         let at = at.max(slot.made.at).min(slot.key.at());
         // As if it had left: its slot goes to the waiters behind it.
-        self.grant(own, WaiterGrant { at, slot, uses_returned: true }, None);
+        self.grant(own, (at, None), None);
         self.wake_next();
         Some(cost)
     }
@@ -347,8 +338,7 @@ impl WaitQueue {
             let own = self.first_of(&slot.cost()).or_else(|| self.first_that_fits(slot));
             let Some(slot) = self.take(key) else { return };
             if let Some(own) = own {
-                let grant = WaiterGrant { at: key.at(), slot, uses_returned: false };
-                self.grant(own, grant, except);
+                self.grant(own, (key.at(), Some(slot)), except);
             }
         }
     }
@@ -364,7 +354,12 @@ impl WaitQueue {
         costs.filter(|cost| free.fits(cost)).find_map(|cost| self.first_of(&cost))
     }
 
-    fn grant(&mut self, own: SlotKey, grant: WaiterGrant, except: Option<SlotKey>) {
+    fn grant(
+        &mut self,
+        own: SlotKey,
+        granted: (Timestamp, Option<TimeSlot>),
+        except: Option<SlotKey>,
+    ) {
         // The waker is woken or dropped after the unlock. Either can run code that locks this queue
         // again.
         let waker = self.take_waiter(own).and_then(|waiter| waiter.waker);
@@ -374,7 +369,7 @@ impl WaitQueue {
         }
         // Under the same lock that took it out of the line: a poll in between would find it in
         // neither, and take it for drained.
-        self.granted.insert(own, grant);
+        self.granted.insert(own, granted);
     }
 
     /// Takes out a waiter. Those behind it of its cost move forward.
