@@ -109,11 +109,6 @@ impl<L: Borrow<Limit>> Grant<L> {
         self.limit().quota().is_in_flight()
     }
 
-    /// All buckets of the limit for the key, whether they paid or not.
-    pub(super) fn all_shards(&self) -> impl Iterator<Item = BucketId<'_>> {
-        self.limit().shards(&self.key)
-    }
-
     /// How the limit stood after this.
     pub(crate) fn level(&self) -> Level {
         let readings: SmallVec<[Reading; 2]> =

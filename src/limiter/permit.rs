@@ -337,7 +337,8 @@ impl<'l> Permit<'l> {
     /// Resets all buckets of its limits for its keys, all shards of them.
     pub(crate) fn reset_buckets(&self) -> DetachOnDrop<()> {
         let all = self.0.grants();
-        let ids: SmallVec<[BucketId<'_>; 4]> = all.iter().flat_map(Grant::all_shards).collect();
+        let ids: SmallVec<[BucketId<'_>; 4]> =
+            all.iter().flat_map(|grant| grant.limit().shards(&grant.key)).collect();
         DetachOnDrop::new(all.limiter.forget(&ids))
     }
 }
