@@ -157,7 +157,7 @@ pub(crate) fn refusals_to_count<'x, L: Borrow<Limit>>(
     let levels = answer.levels(demands).zip(answer.each(demands));
     let counted = levels.filter(|((demand, level), (_, readings))| {
         let is_blocked =
-            |reading: &Reading| is_blocked(demand.limit(), reading.state(), answer.at());
+            |reading: &Reading| is_blocked(demand.limit(), reading.state(), answer.now());
         level.verdict == Verdict::Refused && !readings.iter().any(is_blocked)
     });
     counted.map(|((demand, _), _)| demand)

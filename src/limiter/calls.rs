@@ -298,7 +298,7 @@ impl<'l> LimitCall<'l> {
         match decided {
             Decided::Admitted(answer) => {
                 let demands = self.demands.as_slice().iter().map(Demand::own);
-                Permit::of_grants(limiter.clone(), answer.grants(demands), answer.at())
+                Permit::of_grants(limiter.clone(), answer.grants(demands), answer.now())
                     .ok_or_else(|| limiter.unavailable(limit, BackendError::incomplete()))
             }
             Decided::Uncounted => {

@@ -231,7 +231,7 @@ impl RateLimiter {
             Err(error) => return self.undecided(demands, asking, error),
         };
         if let Some(first) = demands.first() {
-            self.store_answered(first.limit(), answer.applied(), asking.is_shadow());
+            self.store_answered(first.limit(), &answer, asking.is_shadow());
         }
         self.read(demands, asking, answer, None)
     }
@@ -269,7 +269,7 @@ impl RateLimiter {
         // reason. Nor is it if a bucket is not counted in the numbers of its limit yet: those cannot
         // reserve.
         let could_wait = !matches!(asking.longest, Mode::Take)
-            && !answer.applied().has_kept()
+            && !answer.has_kept()
             && answer
                 .each(demands)
                 .all(|(demand, readings)| demand.could_wait(readings, asking.longest));
@@ -364,7 +364,7 @@ impl RateLimiter {
         answer: &CompleteAnswer,
         grants: impl Iterator<Item = &'g Grant>,
     ) -> Option<Box<dyn ReservedSlot>> {
-        let (now, wait) = (answer.at(), answer.wait());
+        let (now, wait) = (answer.now(), answer.wait());
         let slot: Box<dyn ReservedSlot> = match ticket {
             #[cfg(feature = "memory")]
             Some(ticket) => {
@@ -465,7 +465,7 @@ impl Drop for LostAnswer {
             // A layer gives this back if it is told to.
             Decided::Admitted(answer) if is_layer || !asking.reserves() => {
                 let grants = answer.grants(demands.into_iter());
-                match Permit::of_grants(self.limiter.clone(), grants, answer.at()) {
+                match Permit::of_grants(self.limiter.clone(), grants, answer.now()) {
                     Some(permit) if asking.refunds_dropped => {
                         drop(permit.settle_by(Settlement::LateRefund));
                     }

@@ -304,7 +304,7 @@ impl RateLimiter {
     ///
     /// # Errors
     ///
-    /// None: the store that keeps nothing answers at once.
+    /// None, as there are demands.
     #[cold]
     pub(super) fn grant_uncharged<L: Borrow<Limit>>(
         &self,
@@ -321,11 +321,9 @@ impl RateLimiter {
         let owned: Vec<_> = demands.iter().map(free).collect();
         // Without a look whether the cost fits: nothing does where a quota grants nothing.
         let charges: Vec<_> = owned.iter().map(|demand| demand.charge_of(0, Mode::Take)).collect();
-        let applied = Off::default().answer(&charges);
-        let unavailable = |error| self.unavailable(limit, error);
-        let answer = CompleteAnswer::new(&owned, applied).map_err(unavailable)?;
-        let grants = Grants::new(off, answer.grants(owned.into_iter()), answer.at());
-        grants.ok_or_else(|| unavailable(BackendError::incomplete()))
+        let answer = CompleteAnswer::of_memory(Off::default().answer(&charges));
+        let grants = Grants::new(off, answer.grants(owned.into_iter()), answer.now());
+        grants.ok_or_else(|| self.unavailable(limit, BackendError::incomplete()))
     }
 
     /// A limit with the numbers by which its buckets count: those in force, or its own while it is to

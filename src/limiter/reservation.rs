@@ -96,7 +96,7 @@ impl RateLimiter {
             denied => return Err(denied.error(self, demands, limit, jitter)),
         };
         let incomplete = || self.unavailable(limit, BackendError::incomplete());
-        let (wait, made) = (answer.wait(), answer.at());
+        let (wait, made) = (answer.wait(), answer.now());
         let grants = answer.grants(demands.iter().map(Demand::own));
         let grants = Grants::new(self.clone(), grants, made).ok_or_else(incomplete)?;
         let Some(ticket) = ticket else { return Ok(Reservation::at_once(grants)) };
