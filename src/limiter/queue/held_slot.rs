@@ -48,7 +48,7 @@ impl HeldSlot {
         let after = buckets.iter().zip(&taken);
         let after = after.map(|(part, taken)| (part.bucket(), taken.reading.state()));
         let key = SlotKey::new(after, at, made.number);
-        let own = TimeSlot { key, taken, made };
+        let own = TimeSlot { key, taken, made, retries: 0 };
         Self { queue: registry.queue_for(buckets, now), own, state: HeldState::Held }
     }
 }

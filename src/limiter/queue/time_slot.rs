@@ -70,6 +70,9 @@ pub(super) struct TimeSlot {
     /// What was taken from each bucket of the queue, in the order of the set; nearly always one.
     pub(super) taken: SmallVec<[PaidBucket; 1]>,
     pub(super) made: StoreEvent,
+    /// How often the store has refused to undo it while returns were pending: perhaps only because it
+    /// had not carried out such a return yet.
+    pub(super) retries: u8,
 }
 
 impl TimeSlot {

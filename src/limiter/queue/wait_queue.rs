@@ -41,10 +41,6 @@ const MAX_LOOKS: usize = 256;
 /// waiters unless set, and all of them may leave while the store is asked about the slot of the first.
 const MAX_FREE: usize = 1_000;
 
-/// How often one slot is tried again after a pending return. In a busy process some return is
-/// always pending, and each of these tries is one more call of the store.
-const MAX_RETRIES: u8 = 4;
-
 /// The waiters of one set of buckets, and their slots.
 ///
 /// No waiter runs later than it was told: of each cost there are, until any instant, at least as many
@@ -72,9 +68,6 @@ pub(super) struct WaitQueue {
     /// The slot that the store refused to undo. Neither it nor an older one is tried until
     /// something has changed.
     refused: Option<CreationKey>,
-    /// The slot that was last refused while returns were pending, and how often. The store may have
-    /// refused only because it had not carried out such a return yet.
-    awaited: Option<(CreationKey, u8)>,
     /// The slot by which the ledgers know this queue.
     pub(super) kept_by: Option<CreationKey>,
     /// Converts the instants of all slots to the clock of this process.
@@ -269,16 +262,6 @@ impl WaitQueue {
     /// Lets the refused slots be tried again.
     pub(super) const fn retry_undo(&mut self) {
         self.refused = None;
-    }
-
-    /// Whether the refused slot is to be tried again once the pending returns are answered: not if
-    /// that was in vain `MAX_RETRIES` times.
-    pub(super) fn awaits_return(&mut self) -> bool {
-        let before = self.awaited.filter(|(slot, _)| Some(*slot) == self.refused);
-        let times = before.map_or(1, |(_, times)| times.saturating_add(1));
-        // Counted for each slot apart, by its creation: another slot begins at one again.
-        self.awaited = self.refused.map(|slot| (slot, times));
-        times <= MAX_RETRIES
     }
 
     /// Removes the drainable waiters that would run after `end`, and wakes them. Waiters that are
