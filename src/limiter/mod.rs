@@ -232,7 +232,7 @@ pub(crate) use self::limit_uses::LimitUse;
 pub(crate) use self::lock::lock;
 pub(crate) use self::name_table::NameTable;
 pub(crate) use self::permit::Settlement;
-pub(crate) use self::queue::{ReservedSlot, Unserved};
+pub(crate) use self::queue::ReservedSlot;
 pub(crate) use self::snapshot::{Kept, Level, Speech};
 pub(crate) use self::waiting::wait_for_turn;
 

@@ -22,7 +22,7 @@ use crate::backend::BackendError;
 use crate::fields::{self, SOON};
 use crate::limiter::{
     Asking, CompleteAnswer, Demand, Grant, Limit, LineTicket, Outcome, QueueStay, QueueStep,
-    ReservedSlot, Unserved, wait_for_turn,
+    ReservedSlot, wait_for_turn,
 };
 
 /// A request that waits, and then its turn. Dropping it frees the slot and the room in the queue for
@@ -104,20 +104,18 @@ fn wait(
         let expires = late.as_ref().and_then(|(after, _)| request.since.checked_add(*after));
         let drains = Some(plan.limiter.state.queues.drain_end());
         let slot = &mut *request.slot;
-        let unserved = match wait_for_turn(slot, jitter, drains, expires).await {
-            Ok(()) => return Ok(request),
-            Err(unserved) => unserved,
+        let Err(step) = wait_for_turn(slot, jitter, drains, expires).await else {
+            return Ok(request);
         };
         let QueuedRequest { slot, guard, stay, .. } = *request;
         // It has left. The store may be asked when it should come back.
         drop((slot, guard));
         // While the server shuts down, the refusal is not due to the client.
         let is_drained = plan.limiter.state.queues.time_to_drain().is_some();
-        let has_expired = unserved == Unserved::Expired && !is_drained;
-        let late = late.filter(|_| has_expired);
-        let step = late.as_ref().map(|_| QueueStep::Expired);
+        let step = if is_drained { QueueStep::Drained } else { step };
+        let late = late.filter(|_| step == QueueStep::Expired);
         if let Some(stay) = stay {
-            stay.end(step.unwrap_or(QueueStep::Drained));
+            stay.end(step);
         }
         let Some((_, refusal)) = late else {
             log_drained(plan.limit());

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use super::LineDriver;
 use crate::backend::{Adjustment, Backend, LineTicket, Memory, WaiterStatus};
 use crate::clock::Timestamp;
+use crate::limiter::events::QueueStep;
 use crate::limiter::grant::{Grant, PaidBucket};
-use crate::limiter::queue::{QueueBucket, ReservedSlot, Unserved, later, paid_buckets};
+use crate::limiter::queue::{QueueBucket, ReservedSlot, later, paid_buckets};
 
 /// A place in the line of each bucket that has not granted yet.
 ///
@@ -85,7 +86,7 @@ impl ReservedSlot for LineSlot {
         }
     }
 
-    fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, Unserved> {
+    fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, QueueStep> {
         let mut status = self.ticket.waiter.poll(cx.waker());
         // The waker is stored by now, so a grant by another thread wakes the task, whatever happens
         // in between.
@@ -105,7 +106,7 @@ impl ReservedSlot for LineSlot {
                 Ok(None)
             }
             WaiterStatus::Waiting => Ok(Some(self.deadline())),
-            WaiterStatus::Drained => Err(Unserved::Drained),
+            WaiterStatus::Drained => Err(QueueStep::Drained),
         }
     }
 

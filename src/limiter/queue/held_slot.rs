@@ -7,9 +7,10 @@ use std::task::Context;
 use tokio::time::Instant;
 
 use super::registry::{QueueRegistry, SharedQueue};
-use super::reserved_slot::{ReservedSlot, Unserved, paid_buckets, sort_taken};
+use super::reserved_slot::{ReservedSlot, paid_buckets, sort_taken};
 use super::time_slot::{SlotKey, TimeSlot};
 use crate::clock::Timestamp;
+use crate::limiter::events::QueueStep;
 use crate::limiter::grant::Grant;
 
 /// A slot that a reservation holds, then its place in the queue, then its turn.
@@ -71,7 +72,7 @@ impl ReservedSlot for HeldSlot {
         turn
     }
 
-    fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, Unserved> {
+    fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, QueueStep> {
         let now = Instant::now();
         self.queue.with(|waiters| waiters.poll(self.own.key, cx.waker(), now))
     }

@@ -11,6 +11,7 @@ use crate::algebra::Bucket;
 use crate::backend::{BucketId, Key};
 use crate::clock::Timestamp;
 use crate::limiter::Limit;
+use crate::limiter::events::QueueStep;
 use crate::limiter::grant::{Grant, PaidBucket};
 
 /// A reservation that has to wait, then its turn. Dropping it cancels the reservation, unless it was
@@ -31,8 +32,8 @@ pub(crate) trait ReservedSlot: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// If the limiter was drained and its turn would come too late.
-    fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, Unserved>;
+    /// If the limiter was drained and its turn would come too late. It has given up its slot.
+    fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, QueueStep>;
 
     /// Grants the waiter, since the instant until which it was to wait has come.
     fn grant(&self) {}
@@ -43,15 +44,6 @@ pub(crate) trait ReservedSlot: fmt::Debug + Send + Sync {
     /// Uses the turn, since the work runs now. Nothing is given back after that. Returns the instant from
     /// which the work may run.
     fn use_up(self: Box<Self>) -> Timestamp;
-}
-
-/// Why a waiter gets no turn. It has given up its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unserved {
-    /// The limiter was drained, and its turn would have come too late.
-    Drained,
-    /// It has waited for as long as it may.
-    Expired,
 }
 
 /// One bucket of a queue. The numbers of its limit are part of it, since a slot that was reserved

@@ -29,10 +29,10 @@ use std::task::Waker;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::reserved_slot::Unserved;
 use super::store_clock::StoreClock;
 use super::time_slot::{Cost, CreationKey, SlotKey, TimeSlot};
 use crate::clock::Timestamp;
+use crate::limiter::events::QueueStep;
 
 /// How many slots are looked at for a waiter that can use a free one, when its instant has come.
 const MAX_LOOKS: usize = 256;
@@ -142,7 +142,7 @@ impl WaitQueue {
         own: SlotKey,
         waker: &Waker,
         now: Instant,
-    ) -> Result<Option<Instant>, Unserved> {
+    ) -> Result<Option<Instant>, QueueStep> {
         // All of them, in the order of their slots, and not this waiter alone: the timers of
         // several waiters may fire in any order.
         self.grant_due(now, Some(own));
@@ -151,7 +151,7 @@ impl WaitQueue {
         answer
     }
 
-    fn answer(&mut self, own: SlotKey, waker: &Waker) -> Result<Option<Instant>, Unserved> {
+    fn answer(&mut self, own: SlotKey, waker: &Waker) -> Result<Option<Instant>, QueueStep> {
         if self.granted.contains_key(&own) {
             return Ok(None);
         }
@@ -161,7 +161,7 @@ impl WaitQueue {
         let next = self.next_two().into_iter().filter(|(waiter, _)| *waiter == own);
         let until = next.map(|(_, due)| due).fold(self.due(own), Instant::min);
         // Neither granted nor in line: only a drain removes a waiter that still has its handle.
-        let waiter = self.waiters.get_mut(&own).ok_or(Unserved::Drained)?;
+        let waiter = self.waiters.get_mut(&own).ok_or(QueueStep::Drained)?;
         waiter.alarm = until;
         self.discard.extend(replace_waker(&mut waiter.waker, waker));
         Ok(Some(until))
