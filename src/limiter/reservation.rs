@@ -90,8 +90,7 @@ impl RateLimiter {
             Decided::Admitted(answer) => (answer, None),
             Decided::Reserved(answer, ticket) => (answer, Some(ticket)),
             Decided::Uncounted => {
-                let grants = self.grant_uncharged(demands, limit)?;
-                return Ok(Reservation::new(grants, false, None));
+                return self.grant_uncharged(demands, limit).map(Reservation::at_once);
             }
             denied => return Err(denied.error(self, demands, limit, jitter)),
         };
@@ -124,16 +123,13 @@ impl Reservation {
     fn at_once(grants: Grants) -> Self {
         let Grants { limiter, first, at, .. } = &grants;
         // No work waits for a store that only decides in an outage, so nothing runs at an instant
-        // that counts on these tokens. One store has answered about all of them.
-        let refunds = limiter.has_lines() || first.origin() != Origin::Store;
-        let slot =
-            (!refunds).then(|| HeldSlot::new(&limiter.state.queues, grants.iter(), *at, *at));
-        Self::new(grants, refunds, slot)
-    }
-
-    /// A reservation whose work may run at once.
-    fn new(grants: Grants, refunds: bool, slot: Option<HeldSlot>) -> Self {
-        let slot = slot.map(|slot| Box::<dyn ReservedSlot>::from(Box::new(slot)));
+        // that counts on these tokens. One store has answered about all of them. A limiter that is
+        // off has taken none.
+        let is_shared = !limiter.has_lines() && first.origin() == Origin::Store;
+        let refunds = limiter.state.is_off || !is_shared;
+        let slot = (!refunds).then(|| -> Box<dyn ReservedSlot> {
+            Box::new(HeldSlot::new(&limiter.state.queues, grants.iter(), *at, *at))
+        });
         let (waits, jitter, stay) = (false, Duration::ZERO, None);
         Self(Box::new(ReservationInner { grants, refunds, slot, waits, jitter, stay }))
     }
