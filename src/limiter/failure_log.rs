@@ -17,8 +17,8 @@ use crate::backend::{BackendError, OnFailure};
 
 /// The failures of the store of a limiter, for its calls and its layers together.
 ///
-/// A store that fails affects every request. Each [kind](FailureKind) of failure is logged once as
-/// an error, and then at debug level. Those that [last](FailureKind::lasts) end together, when the
+/// A store that fails affects every request. Each [kind](line_of) of failure is logged once as
+/// an error, and then at debug level. Those that [last](lasts) end together, when the
 /// store [has recovered](Self::record_charge), and are logged again after that.
 ///
 /// What belongs to them is under one lock. So of many calls at once, one begins an outage and one
