@@ -25,6 +25,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::task::Waker;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -99,11 +100,12 @@ struct Waiter {
 }
 
 impl WaitQueue {
-    /// How many wait, until when the last of them waits, and how many have left.
-    pub(super) fn status(&self) -> (usize, Option<Instant>, u64) {
+    /// How many wait, for how long the last of them waits, and how many have left.
+    pub(super) fn status(&self, now: Instant) -> (usize, Duration, u64) {
         let last = self.classes.values().filter(|class| !class.waiters.is_empty());
         let until = last.filter_map(|class| class.slot_before(0)).max();
-        (self.waiters.len(), until.map(|last| self.due(last)), self.leavers)
+        let wait = until.map(|last| self.due(last).saturating_duration_since(now));
+        (self.waiters.len(), wait.unwrap_or_default(), self.leavers)
     }
 
     /// The instant of a slot, by the clock of this process.
