@@ -65,7 +65,6 @@ impl Observers {
         demands: &[Demand<L>],
         error: &RateLimited,
     ) {
-        let outcome = if error.is_too_large() { Outcome::TooLarge } else { Outcome::Refused };
         let is_denied = |nth: usize, demand: &Demand<L>| {
             let is_before =
                 |one: &&Demand<L>| one.limit() == demand.limit() && one.key == demand.key;
@@ -75,7 +74,7 @@ impl Observers {
         };
         let denied = (demands.iter().enumerate()).position(|(nth, one)| is_denied(nth, one));
         let decisions = demands.iter().enumerate().map(|(nth, demand)| {
-            let outcome = if Some(nth) == denied { outcome } else { Outcome::NotTaken };
+            let outcome = if Some(nth) == denied { error.kind() } else { Outcome::NotTaken };
             (demand.limit(), demand.cost, outcome, None)
         });
         self.tell_request(source, decisions);
