@@ -47,7 +47,7 @@ impl HeldSlot {
         let (buckets, taken) = sort_taken(paid_buckets(grants).collect());
         let made = registry.event(now);
         let after = buckets.iter().zip(&taken);
-        let after = after.map(|(part, taken)| (part.bucket(), taken.reading.state()));
+        let after = after.map(|(part, taken)| (part.bucket(), taken.state()));
         let key = SlotKey::new(after, at, made.number);
         let own = TimeSlot { key, taken, made, retries: 0 };
         Self { queue: registry.queue_for(buckets, now), own, state: HeldState::Held }

@@ -295,7 +295,6 @@ mod tests {
     use crate::backend::{Key, Reading};
     use crate::clock::Timestamp;
     use crate::limiter::Limit;
-    use crate::limiter::grant::PaidBucket;
     use crate::quota::{HOUR, Quota};
 
     fn bucket(key: u64, rate: u64) -> QueueBucket {
@@ -305,8 +304,7 @@ mod tests {
 
     fn set(buckets: impl IntoIterator<Item = QueueBucket>) -> Arc<[QueueBucket]> {
         let after = State { value: 0, ts: Timestamp::UNIX_EPOCH };
-        let taken =
-            PaidBucket { shard: 0, reading: Reading::in_micros(Verdict::Admitted, after, 1, 0) };
+        let taken = Reading::in_micros(Verdict::Admitted, after, 1, 0);
         let taken = buckets.into_iter().map(|part| (part, taken));
         sort_taken(taken.collect()).0
     }

@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::algebra::Bucket;
-use crate::backend::{BucketId, Key};
+use crate::backend::{BucketId, Key, Reading};
 use crate::clock::Timestamp;
 use crate::limiter::Limit;
 use crate::limiter::events::QueueStep;
-use crate::limiter::grant::{Grant, PaidBucket};
+use crate::limiter::grant::Grant;
 
 /// A reservation that has to wait, then its turn. Dropping it cancels the reservation, unless it was
 /// used up.
@@ -68,11 +68,11 @@ impl QueueBucket {
 /// The buckets that these grants were taken from, and what was taken from each.
 pub(crate) fn paid_buckets<'g>(
     grants: impl Iterator<Item = &'g Grant>,
-) -> impl Iterator<Item = (QueueBucket, PaidBucket)> {
+) -> impl Iterator<Item = (QueueBucket, Reading)> {
     grants.flat_map(|grant| {
-        grant.paid().map(|paid| {
+        grant.paid().map(|(shard, reading)| {
             let (limit, key) = (Arc::clone(grant.shared_limit()), grant.key.clone());
-            (QueueBucket { limit, key, shard: paid.shard }, *paid)
+            (QueueBucket { limit, key, shard }, *reading)
         })
     })
 }
@@ -80,8 +80,8 @@ pub(crate) fn paid_buckets<'g>(
 /// Sorts the buckets of a reservation by name. All reservations on the same ones share a queue. Returns
 /// them with what was taken from each. A bucket that the call named twice is there once, with the sum.
 pub(super) fn sort_taken(
-    mut taken: Vec<(QueueBucket, PaidBucket)>,
-) -> (Arc<[QueueBucket]>, SmallVec<[PaidBucket; 1]>) {
+    mut taken: Vec<(QueueBucket, Reading)>,
+) -> (Arc<[QueueBucket]>, SmallVec<[Reading; 1]>) {
     // Two calls that name the same limits in another order must share one queue: in two queues,
     // the waiters of one would not get the slots that the other gives up. A single bucket needs
     // no order, and then no name is copied.
@@ -95,7 +95,7 @@ pub(super) fn sort_taken(
     taken.dedup_by(|(part, again), (first_part, first)| {
         let is_same = part == first_part;
         if is_same {
-            first.reading = first.reading.with_more(&again.reading);
+            *first = first.with_more(again);
         }
         is_same
     });

@@ -87,9 +87,9 @@ impl SharedQueue {
             };
             let parts = self.buckets.iter().zip(&slot.taken);
             let undos = parts.zip(expected).map(|((part, taken), after)| {
-                let units = taken.reading.units();
+                let units = taken.units();
                 let undo = Adjustment::undo(part.id(), part.bucket(), units, after);
-                undo.with_unpaid(taken.unpaid())
+                undo.with_unpaid(taken.unpaid().of(units))
             });
             let undos: SmallVec<[Adjustment<'_>; 2]> = undos.collect();
             let queue = Arc::clone(self);
@@ -158,9 +158,9 @@ impl SharedQueue {
     fn expected(&self, slot: &TimeSlot) -> Option<SmallVec<[State; 2]>> {
         let parts = self.buckets.iter().zip(&self.ledgers);
         let states = parts.zip(&slot.taken).map(|((part, ledger), taken)| {
-            let is_forgiven = self.resets.has_forgiven(part.id(), taken.reading.mark());
+            let is_forgiven = self.resets.has_forgiven(part.id(), taken.mark());
             let returned = lock(ledger).returned_since(&slot.made).filter(|_| !is_forgiven)?;
-            Some(part.bucket().with_returned(taken.reading.state(), returned))
+            Some(part.bucket().with_returned(taken.state(), returned))
         });
         states.collect()
     }
