@@ -84,7 +84,7 @@ impl RateLimiter {
         after: &BlockAfter,
     ) -> Result<bool, BackendError> {
         // A limit that was chosen for the request is not known before.
-        self.uses().note_counted(limit.name());
+        self.state.uses.note_counted(limit.name());
         let name = derived_name(limit.name(), REFUSALS);
         let id = BucketId::new(&name, key);
         let (verdict, left) = self.take_derived(id, &after.count, 1).await?;
@@ -102,7 +102,7 @@ impl RateLimiter {
                 None => after.time,
             };
             let is_made = self.block(limit, time).key(key.clone()).await.is_ok();
-            if is_made && let Some(observers) = self.observers() {
+            if is_made && let Some(observers) = &self.state.observers {
                 observers.tell(|one| one.on_block(limit, time));
             }
             is_made
@@ -146,7 +146,7 @@ impl RateLimiter {
     ) -> Result<(Verdict, u64), BackendError> {
         let bucket = limit.bucket();
         let units = bucket.units(tokens).ok_or_else(BackendError::incomplete)?;
-        let answer = { self.backend().apply(&[Charge::take(id, bucket, units)]) };
+        let answer = { self.state.backend.apply(&[Charge::take(id, bucket, units)]) };
         let applied = answer.wait().await?;
         let reading = applied.readings().first().ok_or_else(BackendError::incomplete)?;
         let held = bucket.refresh(reading.state(), applied.now());
@@ -163,7 +163,7 @@ pub(crate) fn refusals_to_count<'x, L: Borrow<Limit>>(
     let levels = answer.levels(demands).zip(answer.each(demands));
     let counted = levels.filter(|((demand, level), (_, readings))| {
         let is_blocked =
-            |reading: &Reading| is_blocked(demand.limit(), reading.state(), answer.at());
+            |reading: &Reading| is_blocked(demand.limit(), reading.state(), answer.now());
         level.verdict == Verdict::Refused && !readings.iter().any(is_blocked)
     });
     counted.map(|((demand, _), _)| demand)

@@ -243,7 +243,7 @@ impl<'l> LimitCall<'l> {
     #[doc(alias("blocking", "sync"))]
     pub fn now(mut self) -> Result<Permit<'l>, RateLimited> {
         let limiter = self.limiter;
-        if limiter.is_off() || limiter.backend().answers_at_once() {
+        if limiter.state.is_off || limiter.state.backend.answers_at_once() {
             let answer = Pin::new(&mut self).poll(&mut Context::from_waker(Waker::noop()));
             if let Poll::Ready(answer) = answer {
                 return answer;
@@ -287,7 +287,7 @@ impl<'l> LimitCall<'l> {
                 return permit;
             }
         }
-        let asking = Asking::take(DecisionSource::Handler, self.limiter.get_on_failure());
+        let asking = Asking::take(DecisionSource::Handler, self.limiter.state.on_failure);
         let decided = ready!(self.poll_decided(cx, asking));
         Poll::Ready(self.read(decided))
     }
@@ -298,7 +298,7 @@ impl<'l> LimitCall<'l> {
         match decided {
             Decided::Admitted(answer) => {
                 let demands = self.demands.as_slice().iter().map(Demand::own);
-                Permit::of_grants(limiter.clone(), answer.grants(demands), answer.at())
+                Permit::of_grants(limiter.clone(), answer.grants(demands), answer.now())
                     .ok_or_else(|| limiter.unavailable(limit, BackendError::incomplete()))
             }
             Decided::Uncounted => {
@@ -334,10 +334,10 @@ impl<W> LimitCall<'_, W> {
     /// The numbers in force take the place of those with which the limits were made.
     #[inline]
     fn update_numbers(&mut self) {
-        if self.limiter.replacements().count() != 0
+        if self.limiter.state.replacements.count() != 0
             && let Progress::New = self.progress
         {
-            self.demands.update_numbers(self.limiter.replacements());
+            self.demands.update_numbers(&self.limiter.state.replacements);
         }
     }
 
@@ -357,7 +357,7 @@ impl<W> LimitCall<'_, W> {
     }
 
     fn draw_jitter(&self) -> Duration {
-        self.limiter.random().up_to(Duration::from_nanos(self.jitter))
+        self.limiter.state.random.up_to(Duration::from_nanos(self.jitter))
     }
 }
 
@@ -391,7 +391,7 @@ impl Future for LimitCall<'_, Duration> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mode = Mode::Reserve(self.max_wait);
-        let asking = Asking::take(DecisionSource::Handler, self.limiter.get_on_failure());
+        let asking = Asking::take(DecisionSource::Handler, self.limiter.state.on_failure);
         let asking = Asking { mode, longest: mode, ..asking };
         self.update_numbers();
         let decided = ready!(self.poll_decided(cx, asking));

@@ -1,6 +1,7 @@
 //! The answer of a store to the demands of a request.
 
 use std::borrow::Borrow;
+use std::ops::Deref;
 use std::time::Duration;
 
 use super::Limit;
@@ -8,15 +9,22 @@ use super::demand::Demand;
 use super::grant::Grant;
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot};
-use crate::algebra::Verdict;
 use crate::backend::{Applied, BackendError, Reading};
-use crate::clock::Timestamp;
 
 /// A complete answer to some demands: each of their buckets has a reading.
 ///
 /// It must be read with the demands that it was made with.
 #[derive(Clone, Debug)]
 pub(crate) struct CompleteAnswer(Applied);
+
+impl Deref for CompleteAnswer {
+    type Target = Applied;
+
+    #[inline]
+    fn deref(&self) -> &Applied {
+        &self.0
+    }
+}
 
 impl CompleteAnswer {
     /// Checks that an answer of a store is complete.
@@ -36,25 +44,10 @@ impl CompleteAnswer {
         Ok(Self(applied))
     }
 
-    /// The answer of the memory store, which leaves no bucket out.
+    /// The answer of the memory store, or of one that is switched off: they leave no bucket out.
     #[inline]
     pub(crate) const fn of_memory(applied: Applied) -> Self {
         Self(applied)
-    }
-
-    #[inline]
-    pub(crate) fn verdict(&self) -> Verdict {
-        self.0.verdict()
-    }
-
-    pub(crate) const fn applied(&self) -> &Applied {
-        &self.0
-    }
-
-    /// The wait until every bucket has the tokens.
-    #[inline]
-    pub(crate) fn wait(&self) -> Duration {
-        self.0.wait()
     }
 
     /// After which time the request may be repeated, with `jitter`; `None` if nobody knows, since only
@@ -72,23 +65,19 @@ impl CompleteAnswer {
         known.filter(|wait| !wait.is_zero()).map(|wait| wait.saturating_add(jitter))
     }
 
-    pub(crate) const fn at(&self) -> Timestamp {
-        self.0.now()
-    }
-
     /// Each demand with the readings of its buckets: one, or two for a limit in shards.
     pub(crate) fn each<'x, L: Borrow<Limit>>(
         &'x self,
         demands: &'x [Demand<L>],
     ) -> impl Iterator<Item = (&'x Demand<L>, &'x [Reading])> + Clone {
-        let mut rest = self.0.readings();
+        let mut rest = self.readings();
         demands.iter().map(move |demand| (demand, next_readings(demand, &mut rest)))
     }
 
     /// How the limit stands, if there is only one demand.
     #[inline]
     pub(crate) fn level<L: Borrow<Limit>>(&self, demand: &Demand<L>) -> Level {
-        Level::new(demand.limit(), self.0.readings(), demand.cost, self.at())
+        Level::new(demand.limit(), self.readings(), demand.cost, self.now())
     }
 
     /// How the limit of each demand stands.
@@ -97,7 +86,7 @@ impl CompleteAnswer {
         demands: &'x [Demand<L>],
     ) -> impl Iterator<Item = (&'x Demand<L>, Level)> + Clone {
         self.each(demands).map(|(demand, readings)| {
-            (demand, Level::new(demand.limit(), readings, demand.cost, self.at()))
+            (demand, Level::new(demand.limit(), readings, demand.cost, self.now()))
         })
     }
 
@@ -106,10 +95,10 @@ impl CompleteAnswer {
         &'x self,
         demands: impl Iterator<Item = Demand<L>> + 'x,
     ) -> impl Iterator<Item = Grant<L>> + 'x {
-        let mut rest = self.0.readings();
+        let mut rest = self.readings();
         demands.map(move |demand| {
             let readings = next_readings(&demand, &mut rest);
-            Grant::new(demand, readings, self.at())
+            Grant::new(demand, readings, self.now())
         })
     }
 
@@ -122,7 +111,7 @@ impl CompleteAnswer {
         let retry_after = self.retry_after(demands, jitter);
         match demands {
             // Most refusals: their error is written in place.
-            [demand] if !self.0.has_kept() => {
+            [demand] if !self.has_kept() => {
                 Some(RateLimited::refused(demand.limit(), self.level(demand), retry_after))
             }
             _ => RateLimited::refused_by(self.refused(demands), retry_after),
@@ -140,7 +129,7 @@ impl CompleteAnswer {
             next = next.saturating_add(count);
             (level.verdict == self.verdict()).then(|| {
                 let mut snapshot = Snapshot::new(demand.limit(), level);
-                snapshot.set_kept(self.0.kept(place).filter(|_| count == 1));
+                snapshot.set_kept(self.kept(place).filter(|_| count == 1));
                 snapshot
             })
         })

@@ -129,19 +129,20 @@ impl Future for DebtorsCall<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { call, query } = &mut *self;
         if let Progress::New = call.progress {
-            let versions = call.limiter.replacements().versions(call.limit);
+            let versions = call.limiter.state.replacements.versions(call.limit);
             let earlier = versions.filter(|had| !had.quota().is_none()).map(|had| *had.bucket());
             call.begin_counting()?;
             *query = query.with_bucket(call.limit.bucket()).earlier(earlier);
         }
         let BucketCall { limiter, limit, progress, .. } = call;
-        let submit = || limiter.backend().debtors(query);
+        let submit = || limiter.state.backend.debtors(query);
         Poll::Ready(match ready!(progress.poll(cx, submit)) {
             Ok(DebtorReport::Page { at, debtors, next }) => {
                 let read = |debtor: Debtor| {
                     let mut snapshot = Snapshot::new(limit, level(limit, &debtor, at));
                     snapshot.set_kept(debtor.kept());
-                    debtor.with_snapshot(limit.bucket(), snapshot.with_speech(limiter.speech()))
+                    debtor
+                        .with_snapshot(limit.bucket(), snapshot.with_speech(&limiter.state.speech))
                 };
                 let debtors = debtors.into_iter().map(read).collect();
                 Ok(DebtorReport::Page { at, debtors, next })
@@ -151,7 +152,9 @@ impl Future for DebtorsCall<'_> {
             }
             Ok(DebtorReport::Unsupported) => Ok(DebtorReport::Unsupported),
             // Not logged as a failure of decisions, which it is not.
-            Err(error) => Err(RateLimited::unavailable(limit, error).with_speech(limiter.speech())),
+            Err(error) => {
+                Err(RateLimited::unavailable(limit, error).with_speech(&limiter.state.speech))
+            }
         })
     }
 }

@@ -24,9 +24,15 @@ use super::permit::{Permit, Settlement};
 use super::queue::{HeldSlot, ReservedSlot};
 use super::rate_limited::RateLimited;
 use crate::algebra::Verdict;
+#[cfg(feature = "memory")]
+pub(crate) use crate::backend::LineTicket;
 use crate::backend::{Answer, Applied, BackendError, Charge, OnFailure};
 #[cfg(feature = "memory")]
-use crate::backend::{LineTicket, LineWaiter, Memory};
+use crate::backend::{LineWaiter, Memory};
+
+/// No other store has lines.
+#[cfg(not(feature = "memory"))]
+pub(crate) type LineTicket = std::convert::Infallible;
 
 /// Who asks, and for what.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +54,9 @@ pub(crate) enum Decided {
     Admitted(CompleteAnswer),
     /// All tokens are taken, and the work may run once they are there.
     ///
-    /// Its place in line has to be [held](Place::hold).
-    Reserved(CompleteAnswer, Place),
+    /// Its place in line has to be [held](RateLimiter::hold): that of the ticket, or one in a queue of
+    /// this process.
+    Reserved(CompleteAnswer, Option<LineTicket>),
     /// Nothing is taken, and the tokens will be there later.
     Refused {
         answer: CompleteAnswer,
@@ -98,7 +105,7 @@ impl RateLimiter {
     /// Asks the store for all demands, or none.
     #[inline(always)]
     pub(crate) fn ask<L: Borrow<Limit>>(&self, demands: &mut [Demand<L>], asking: Asking) -> Asked {
-        if self.is_off() {
+        if self.state.is_off {
             return Asked::Decided(Decided::Uncounted);
         }
         // The lines are those of a memory store, also behind a wrapper.
@@ -136,16 +143,16 @@ impl RateLimiter {
         demands: &mut [Demand<L>],
         asking: Asking,
     ) -> Result<Answer<Applied>, RateLimited> {
-        draw_all_shards(demands, self.random(), asking.longest)?;
+        draw_all_shards(demands, &self.state.random, asking.longest)?;
         // The memory store records the resets itself, and forgets what is in flight with its process.
         if !self.has_lines() {
-            let mark = self.resets().mark();
+            let mark = self.state.resets.mark();
             demands.iter_mut().for_each(|demand| demand.asked_at = mark);
             if let Some(why) = demands.iter().find_map(|one| self.misfit(one.limit())) {
                 return Ok(Answer::Ready(Err(BackendError::misconfigured("shared", why))));
             }
         }
-        Ok(self.backend().apply(&charges(demands, asking)?))
+        Ok(self.state.backend.apply(&charges(demands, asking)?))
     }
 
     /// As [`ask`](Self::ask), in memory: its answers are complete, and it never fails. If the answer is
@@ -161,8 +168,8 @@ impl RateLimiter {
         asking: Asking,
     ) -> Decided {
         match self.take_here(memory, demands, asking) {
-            Ok((applied, place)) => {
-                self.read(demands, asking, CompleteAnswer::of_memory(applied), place)
+            Ok((applied, ticket)) => {
+                self.read(demands, asking, CompleteAnswer::of_memory(applied), ticket)
             }
             Err(too_large) => self.decide_too_large(demands, asking, too_large),
         }
@@ -175,16 +182,15 @@ impl RateLimiter {
         memory: &Memory,
         demands: &mut [Demand<L>],
         asking: Asking,
-    ) -> Result<(Applied, Option<Place>), RateLimited> {
-        draw_all_shards(demands, self.random(), asking.longest)?;
+    ) -> Result<(Applied, Option<LineTicket>), RateLimited> {
+        draw_all_shards(demands, &self.state.random, asking.longest)?;
         if !asking.reserves() {
             return Ok((memory.charge_several(&charges(demands, asking)?), None));
         }
         // A drain ends the waits in layers alone.
         let is_drained = matches!(asking.source, DecisionSource::Layer);
-        let waiter = || LineWaiter::new(self.queues().id().filter(|_| is_drained));
-        let (applied, ticket) = memory.reserve(&charges(demands, asking)?, waiter);
-        Ok((applied, Some(Place { ticket })))
+        let waiter = || LineWaiter::new(self.state.queues.id().filter(|_| is_drained));
+        Ok(memory.reserve(&charges(demands, asking)?, waiter))
     }
 
     /// Looks how the buckets of these demands stand for a request that comes now and does not wait.
@@ -198,7 +204,7 @@ impl RateLimiter {
     ) -> Result<CompleteAnswer, BackendError> {
         let answer = {
             let looks: SmallVec<[Charge<'_>; 2]> = demands.iter().map(Demand::look).collect();
-            self.backend().apply(&looks)
+            self.state.backend.apply(&looks)
         };
         let answer = match answer {
             Answer::Ready(answer) => answer,
@@ -225,9 +231,9 @@ impl RateLimiter {
             Err(error) => return self.undecided(demands, asking, error),
         };
         if let Some(first) = demands.first() {
-            self.store_answered(first.limit(), answer.applied(), asking.is_shadow());
+            self.store_answered(first.limit(), &answer, asking.is_shadow());
         }
-        self.read(demands, asking, answer, asking.reserves().then(Place::in_queue))
+        self.read(demands, asking, answer, None)
     }
 
     #[inline(always)]
@@ -236,19 +242,17 @@ impl RateLimiter {
         demands: &[Demand<L>],
         asking: Asking,
         answer: CompleteAnswer,
-        place: Option<Place>,
+        ticket: Option<LineTicket>,
     ) -> Decided {
-        match (answer.verdict(), place) {
-            (Verdict::Admitted, _) => {
+        match answer.verdict() {
+            Verdict::Admitted => {
                 self.tell(demands, asking, &answer, None);
                 Decided::Admitted(answer)
             }
-            (Verdict::Reserved, Some(place)) => Decided::Reserved(answer, place),
+            Verdict::Reserved if asking.reserves() => Decided::Reserved(answer, ticket),
             // What was not demanded can neither run nor count as refused: the store is at fault.
-            (Verdict::Reserved, None) => {
-                self.undecided(demands, asking, BackendError::incomplete())
-            }
-            (Verdict::Refused, _) => self.refused(demands, asking, answer),
+            Verdict::Reserved => self.undecided(demands, asking, BackendError::incomplete()),
+            Verdict::Refused => self.refused(demands, asking, answer),
         }
     }
 
@@ -265,13 +269,13 @@ impl RateLimiter {
         // reason. Nor is it if a bucket is not counted in the numbers of its limit yet: those cannot
         // reserve.
         let could_wait = !matches!(asking.longest, Mode::Take)
-            && !answer.applied().has_kept()
+            && !answer.has_kept()
             && answer
                 .each(demands)
                 .all(|(demand, readings)| demand.could_wait(readings, asking.longest));
         #[cfg(feature = "memory")]
         if self.memory().is_some() && matches!(asking.source, DecisionSource::Handler) {
-            demands.iter().for_each(|demand| self.uses().check_ends(demand.limit()));
+            demands.iter().for_each(|demand| self.state.uses.check_ends(demand.limit()));
         }
         let had_no_place = could_wait && !asking.reserves();
         let denied = if had_no_place { Outcome::QueueFull } else { Outcome::Refused };
@@ -287,13 +291,13 @@ impl RateLimiter {
         asking: Asking,
         error: RateLimited,
     ) -> Decided {
-        if let Some(observers) = self.observers() {
+        if let Some(observers) = &self.state.observers {
             observers.tell_too_large(asking.source, demands, &error);
         }
         if !asking.is_shadow() {
-            self.uses().note_unfit(&error);
+            self.state.uses.note_unfit(&error);
         }
-        Decided::TooLarge(error.with_speech(self.speech()))
+        Decided::TooLarge(error.with_speech(&self.state.speech))
     }
 
     /// What becomes of demands that the store has not decided.
@@ -305,8 +309,10 @@ impl RateLimiter {
         asking: Asking,
         error: BackendError,
     ) -> Decided {
-        let own = demands.iter().map(Demand::limit);
-        let passes = asking.is_shadow() || Self::passes(&error, own, asking.on_failure);
+        let on_failure = |limit: &Limit| limit.get_on_failure().unwrap_or(asking.on_failure);
+        let no_limit_refuses =
+            || demands.iter().all(|one| on_failure(one.limit()) == OnFailure::Admit);
+        let passes = asking.is_shadow() || (error.is_outage() && no_limit_refuses());
         let on_failure = if passes { OnFailure::Admit } else { OnFailure::Refuse };
         let call = match asking.is_shadow() {
             true => Undecided::Shadow,
@@ -315,9 +321,10 @@ impl RateLimiter {
         if let Some(first) = demands.first() {
             self.store_failed(first.limit(), &error, call);
         }
-        if let Some(observers) = self.observers() {
+        if let Some(observers) = &self.state.observers {
             let outcome = if passes { Outcome::Uncounted } else { Outcome::Unavailable };
-            observers.tell_undecided(asking.source, demands, outcome);
+            let decisions = demands.iter().map(|one| (one.limit(), one.cost, outcome, None));
+            observers.tell_request(asking.source, decisions);
         }
         if passes { Decided::Uncounted } else { Decided::Failed(error) }
     }
@@ -331,7 +338,7 @@ impl RateLimiter {
         answer: &CompleteAnswer,
         denied: Option<Outcome>,
     ) {
-        if let Some(observers) = self.observers() {
+        if let Some(observers) = &self.state.observers {
             observers.tell_answer(asking.source, demands, answer, denied);
         }
     }
@@ -347,11 +354,31 @@ impl RateLimiter {
         slowest: &Arc<Limit>,
         promised: Duration,
     ) -> Option<QueueStay> {
-        let observers = self.observers()?;
+        let observers = self.state.observers.as_ref()?;
         let stay = QueueStay::new(observers, slowest, asking.source, promised);
         self.tell(demands, asking, answer, None);
         stay.join();
         Some(stay)
+    }
+
+    /// Holds the place of a reservation with these grants. `None` if the store has given none.
+    pub(crate) fn hold<'g>(
+        &self,
+        ticket: Option<LineTicket>,
+        answer: &CompleteAnswer,
+        grants: impl Iterator<Item = &'g Grant>,
+    ) -> Option<Box<dyn ReservedSlot>> {
+        let (now, wait) = (answer.now(), answer.wait());
+        let slot: Box<dyn ReservedSlot> = match ticket {
+            #[cfg(feature = "memory")]
+            Some(ticket) => {
+                let store = Arc::clone(&self.state.backend);
+                Box::new(LineSlot::new(store, ticket, grants, now, wait))
+            }
+            _ if self.has_lines() => return None,
+            _ => Box::new(HeldSlot::new(&self.state.queues, grants, now + wait, now)),
+        };
+        Some(slot)
     }
 }
 
@@ -395,7 +422,7 @@ impl Decided {
     ) -> RateLimited {
         let error = match self {
             Self::Refused { answer, .. } => match answer.refusal(demands, jitter) {
-                Some(error) => return error.with_speech(limiter.speech()),
+                Some(error) => return error.with_speech(&limiter.state.speech),
                 None => BackendError::incomplete(),
             },
             Self::TooLarge(error) => return error,
@@ -404,41 +431,6 @@ impl Decided {
             Self::Admitted(_) | Self::Reserved(..) | Self::Uncounted => BackendError::incomplete(),
         };
         limiter.unavailable(limit, error)
-    }
-}
-
-/// What makes a slot of a reservation.
-pub(crate) struct Place {
-    /// In the lines of the memory store.
-    #[cfg(feature = "memory")]
-    ticket: Option<LineTicket>,
-}
-
-impl Place {
-    /// A slot of this process, in a store that others may share.
-    const fn in_queue() -> Self {
-        Self {
-            #[cfg(feature = "memory")]
-            ticket: None,
-        }
-    }
-
-    /// Holds the place for what was granted. `None` if the store has given none.
-    pub(crate) fn hold<'g>(
-        self,
-        limiter: &RateLimiter,
-        answer: &CompleteAnswer,
-        grants: impl Iterator<Item = &'g Grant>,
-    ) -> Option<Box<dyn ReservedSlot>> {
-        let (now, wait) = (answer.at(), answer.wait());
-        #[cfg(feature = "memory")]
-        if limiter.has_lines() {
-            let slot =
-                LineSlot::new(Arc::clone(limiter.backend()), self.ticket?, grants, now, wait);
-            return Some(Box::new(slot));
-        }
-        let slot = HeldSlot::new(limiter.queues(), grants, now + wait, now);
-        Some(Box::new(slot))
     }
 }
 
@@ -480,7 +472,7 @@ impl Drop for LostAnswer {
             // A layer gives this back if it is told to.
             Decided::Admitted(answer) if is_layer || !asking.reserves() => {
                 let grants = answer.grants(demands.into_iter());
-                match Permit::of_grants(self.limiter.clone(), grants, answer.at()) {
+                match Permit::of_grants(self.limiter.clone(), grants, answer.now()) {
                     Some(permit) if asking.refunds_dropped => {
                         drop(permit.settle_by(Settlement::LateRefund));
                     }

@@ -52,53 +52,38 @@ use crate::backend::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
-    shared: Arc<LimiterState>,
+    pub(crate) state: Arc<LimiterState>,
 }
 
 /// What the clones of a limiter share.
 #[derive(Clone, Debug)]
-struct LimiterState {
-    backend: Arc<dyn Backend>,
+pub(crate) struct LimiterState {
+    pub(crate) backend: Arc<dyn Backend>,
     /// The same, if it is in this process. Called without dynamic dispatch, so that a decision can be
     /// inlined.
     #[cfg(feature = "memory")]
     memory: Option<Arc<Memory>>,
-    queues: Arc<QueueRegistry>,
-    random: Random,
+    pub(crate) queues: Arc<QueueRegistry>,
+    pub(crate) random: Random,
     /// The resets that were made through this limiter. The memory store records its own.
-    resets: Arc<SharedResets>,
-    failures: Arc<FailureLog>,
-    uses: Arc<LimitUses>,
-    /// The numbers that limits have in place of their own.
-    replacements: Arc<Replacements>,
-    defaults: Defaults,
+    pub(super) resets: Arc<SharedResets>,
+    pub(super) failures: Arc<FailureLog>,
+    /// What its layers and calls make of its limits; the same of all its handles.
+    pub(crate) uses: Arc<LimitUses>,
+    /// The numbers in force, for all handles of the limiter.
+    pub(crate) replacements: Arc<Replacements>,
+    /// What its calls and layers do unless they say otherwise, from here on. Handles may differ in that.
+    pub(crate) on_failure: OnFailure,
+    pub(crate) speech: Speech,
+    /// Whether the limiter admits everything and counts nothing.
+    pub(crate) is_off: bool,
+    pub(crate) observers: Option<Arc<Observers>>,
     /// The limiter that admits everything in place of this one, once it was needed.
     off: OnceLock<RateLimiter>,
 }
 
-/// What its calls and layers do unless they say otherwise. Handles may differ in that.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Defaults {
-    pub(super) on_failure: OnFailure,
-    pub(super) speech: Speech,
-    /// Whether the limiter admits everything and counts nothing.
-    pub(super) is_off: bool,
-    pub(super) observers: Option<Arc<Observers>>,
-}
-
-impl RateLimiter {
-    /// Makes a limiter that keeps its buckets in `backend`.
-    #[must_use]
-    pub fn new(backend: impl Backend) -> Self {
-        Self::with_parts(backend, Arc::default(), Arc::default(), Defaults::default())
-    }
-
-    fn with_parts(
-        backend: impl Backend,
-        uses: Arc<LimitUses>,
-        replacements: Arc<Replacements>,
-        defaults: Defaults,
-    ) -> Self {
+impl LimiterState {
+    fn new(backend: impl Backend) -> Self {
         let backend = Arc::new(backend);
         #[cfg(feature = "memory")]
         let memory = {
@@ -115,9 +100,10 @@ impl RateLimiter {
         let backend: Arc<dyn Backend> = backend;
         #[cfg(feature = "memory")]
         let backend = memory.clone().map_or(backend, |memory: Arc<Memory>| memory);
-        let (random, resets, failures, off): (_, Arc<SharedResets>, _, _) = Default::default();
+        let resets = Arc::<SharedResets>::default();
         let queues = Arc::new(QueueRegistry::new(Arc::clone(&backend), Arc::clone(&resets)));
-        let shared = LimiterState {
+        let (random, failures, uses, replacements, on_failure, speech) = Default::default();
+        Self {
             backend,
             #[cfg(feature = "memory")]
             memory,
@@ -127,10 +113,24 @@ impl RateLimiter {
             failures,
             uses,
             replacements,
-            defaults,
-            off,
-        };
-        Self { shared: Arc::new(shared) }
+            on_failure,
+            speech,
+            is_off: false,
+            observers: None,
+            off: OnceLock::new(),
+        }
+    }
+}
+
+impl RateLimiter {
+    /// Makes a limiter that keeps its buckets in `backend`.
+    #[must_use]
+    pub fn new(backend: impl Backend) -> Self {
+        Self::of(LimiterState::new(backend))
+    }
+
+    fn of(state: LimiterState) -> Self {
+        Self { state: Arc::new(state) }
     }
 
     /// Makes a limiter with the defaults and the [replaced](Self::replace) numbers of this one that
@@ -150,60 +150,35 @@ impl RateLimiter {
     /// ```
     #[must_use]
     pub fn with_backend(&self, backend: impl Backend) -> Self {
-        if self.is_off() {
+        if self.state.is_off {
             return self.clone();
         }
-        let LimiterState { uses, replacements, defaults, .. } = &*self.shared;
-        let uses = Arc::new(uses.elsewhere());
-        Self::with_parts(backend, uses, Arc::clone(replacements), defaults.clone())
+        let LimiterState { uses, replacements, on_failure, speech, observers, .. } =
+            LimiterState::clone(&self.state);
+        let (uses, new) = (Arc::new(uses.elsewhere()), LimiterState::new(backend));
+        Self::of(LimiterState { uses, replacements, on_failure, speech, observers, ..new })
     }
 
     /// A handle with other defaults. It shares everything else.
-    pub(super) fn with_defaults(&self, change: impl FnOnce(&mut Defaults)) -> Self {
+    pub(crate) fn with_defaults(&self, change: impl FnOnce(&mut LimiterState)) -> Self {
         let off = OnceLock::new();
-        let mut state = LimiterState { off, ..LimiterState::clone(&self.shared) };
-        change(&mut state.defaults);
-        Self { shared: Arc::new(state) }
+        let mut state = LimiterState { off, ..LimiterState::clone(&self.state) };
+        change(&mut state);
+        Self::of(state)
     }
 
     /// The limiter that admits everything in place of this one, with the same defaults.
     pub(super) fn switched_off(&self) -> Self {
-        if self.is_off() {
+        if self.state.is_off {
             return self.clone();
         }
         let off = || {
-            let Defaults { on_failure, speech, .. } = &self.shared.defaults;
-            let (on_failure, speech) = (*on_failure, speech.silenced());
-            let defaults = Defaults { on_failure, speech, is_off: true, observers: None };
-            let replacements = Arc::clone(&self.shared.replacements);
-            Self::with_parts(Off::default(), Arc::default(), replacements, defaults)
+            let LimiterState { on_failure, speech, replacements, .. } = &*self.state;
+            let (speech, replacements) = (speech.silenced(), Arc::clone(replacements));
+            let (on_failure, new) = (*on_failure, LimiterState::new(Off::default()));
+            Self::of(LimiterState { on_failure, speech, replacements, is_off: true, ..new })
         };
-        self.shared.off.get_or_init(off).clone()
-    }
-
-    /// Whether it admits everything and counts nothing.
-    #[inline]
-    pub(crate) fn is_off(&self) -> bool {
-        self.shared.defaults.is_off
-    }
-
-    pub(super) fn defaults(&self) -> &Defaults {
-        &self.shared.defaults
-    }
-
-    pub(super) fn failures(&self) -> &FailureLog {
-        &self.shared.failures
-    }
-
-    /// What its layers and calls make of its limits; the same of all its handles.
-    pub(crate) fn uses(&self) -> &Arc<LimitUses> {
-        &self.shared.uses
-    }
-
-    /// The numbers in force, for all handles of the limiter.
-    #[inline(always)]
-    pub(crate) fn replacements(&self) -> &Replacements {
-        &self.shared.replacements
+        self.state.off.get_or_init(off).clone()
     }
 
     /// Makes a limiter that keeps its buckets in this process.
@@ -224,12 +199,8 @@ impl RateLimiter {
     /// shards pay, and which requests are in a sample. The clones draw from one sequence.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
-        self.shared.random.reseed(seed);
+        self.state.random.reseed(seed);
         self
-    }
-
-    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
-        &self.shared.backend
     }
 
     /// The memory store; `None` if the limiter has another one.
@@ -246,7 +217,7 @@ impl RateLimiter {
     #[inline]
     #[must_use]
     pub fn memory(&self) -> Option<&Arc<Memory>> {
-        self.shared.memory.as_ref()
+        self.state.memory.as_ref()
     }
 
     /// The memory store in whose lines waiters stand: that of the limiter, or of a wrapper.
@@ -254,7 +225,7 @@ impl RateLimiter {
     pub(crate) fn lines(&self) -> Option<&Memory> {
         match self.memory() {
             Some(memory) => Some(memory),
-            None => self.backend().lines(),
+            None => self.state.backend.lines(),
         }
     }
 
@@ -264,18 +235,6 @@ impl RateLimiter {
         return self.lines().is_some();
         #[cfg(not(feature = "memory"))]
         false
-    }
-
-    pub(crate) fn random(&self) -> &Random {
-        &self.shared.random
-    }
-
-    pub(super) fn resets(&self) -> &Arc<SharedResets> {
-        &self.shared.resets
-    }
-
-    pub(crate) fn queues(&self) -> &Arc<QueueRegistry> {
-        &self.shared.queues
     }
 
     /// Returns units, or takes more of them. With a store that other processes use as well, the
@@ -291,22 +250,22 @@ impl RateLimiter {
             return memory.adjust(adjustments);
         }
         if self.has_lines() {
-            return self.backend().adjust(adjustments);
+            return self.state.backend.adjust(adjustments);
         }
         for adjustment in adjustments.iter_mut() {
-            *adjustment = self.resets().owed(*adjustment);
+            *adjustment = self.state.resets.owed(*adjustment);
         }
         // Waiters stand in line for the store. What was paid elsewhere is not for them.
         if adjustments.iter().any(|one| one.origin() != Origin::Store) {
-            return self.backend().adjust(adjustments);
+            return self.state.backend.adjust(adjustments);
         }
-        self.queues().give_back(adjustments)
+        self.state.queues.give_back(adjustments)
     }
 
     /// Makes these buckets as if they had never been used, and begins to count their refusals again.
     pub(super) fn forget(&self, ids: &[BucketId<'_>]) -> Answer<()> {
         let is_counted =
-            |id: &&BucketId<'_>| id.shard_index() == 0 && self.uses().are_counted(id.limit());
+            |id: &&BucketId<'_>| id.shard_index() == 0 && self.state.uses.are_counted(id.limit());
         let counted =
             ids.iter().filter(is_counted).map(|id| (derived_name(id.limit(), REFUSALS), id.key()));
         let counted: Vec<_> = counted.collect();
@@ -314,9 +273,9 @@ impl RateLimiter {
         let ids: &SmallVec<[BucketId<'_>; 4]> = &ids.iter().copied().chain(counts).collect();
         if self.has_lines() {
             // The memory store records resets itself.
-            return self.backend().reset(ids);
+            return self.state.backend.reset(ids);
         }
-        self.resets().record_around(ids, || self.backend().reset(ids))
+        self.state.resets.record_around(ids, || self.state.backend.reset(ids))
     }
 
     /// Makes the log tell if a bucket cannot owe all that these adjustments take from it.
@@ -327,10 +286,10 @@ impl RateLimiter {
     ) -> Answer<Applied> {
         match answer {
             Answer::Ready(answer) => Answer::Ready(answer.inspect(|applied| {
-                self.uses().note_debts(adjustments.iter().copied(), applied);
+                self.state.uses.note_debts(adjustments.iter().copied(), applied);
             })),
             Answer::Pending(_) if adjustments.iter().any(Adjustment::takes) => {
-                let uses = Arc::clone(self.uses());
+                let uses = Arc::clone(&self.state.uses);
                 let taken: SmallVec<[OwnedAdjustment; 1]> =
                     adjustments.iter().map(|one| one.into_owned()).collect();
                 answer.map(move |applied| {

@@ -17,8 +17,8 @@ use crate::backend::{BackendError, OnFailure};
 
 /// The failures of the store of a limiter, for its calls and its layers together.
 ///
-/// A store that fails affects every request. Each [kind](FailureKind) of failure is logged once as
-/// an error, and then at debug level. Those that [last](FailureKind::lasts) end together, when the
+/// A store that fails affects every request. Each [kind](line_of) of failure is logged once as
+/// an error, and then at debug level. Those that [last](lasts) end together, when the
 /// store [has recovered](Self::record_charge), and are logged again after that.
 ///
 /// What belongs to them is under one lock. So of many calls at once, one begins an outage and one
@@ -38,8 +38,8 @@ pub(super) struct FailureLog {
 
 #[derive(Debug, Default)]
 struct FailureState {
-    /// The kinds that have had their line.
-    logged: Vec<FailureKind>,
+    /// The lines that were logged, each with whether its failure lasts.
+    logged: Vec<(&'static str, bool)>,
     /// The number of the outage: the first is one.
     outage: u64,
     /// How many decisions were made without the store while a failure lasts.
@@ -68,8 +68,7 @@ impl FailureLog {
         error: &'a BackendError,
         call: Undecided,
     ) -> StoreHealth<'a> {
-        let kind = FailureKind::of(error);
-        let lasts = kind.is_some_and(|kind| kind.lasts);
+        let lasts = lasts(error);
         if error.is_outage() && call.on_failure() == Some(OnFailure::Admit) {
             self.uncounted.fetch_add(1, Ordering::Relaxed);
         }
@@ -84,17 +83,15 @@ impl FailureLog {
             if self.lasts() {
                 state.count(call);
             }
-            let first = kind.filter(|kind| !state.logged.contains(kind));
-            state.logged.extend(first);
+            let first = line_of(error).filter(|line| !state.logged.contains(&(line, lasts)));
+            state.logged.extend(first.map(|line| (line, lasts)));
             (first, lasts.then_some(state.outage))
         };
         #[cfg(feature = "tracing")]
         {
             let error: &(dyn std::error::Error + 'static) = error;
             match first {
-                Some(kind) => {
-                    tracing::error!(limit = limit.name(), outage, error, "{}", kind.line);
-                }
+                Some(line) => tracing::error!(limit = limit.name(), outage, error, "{line}"),
                 None => tracing::debug!(limit = limit.name(), ?call, error, "could not decide"),
             }
         }
@@ -130,7 +127,7 @@ impl FailureLog {
                 return None;
             }
             self.last.store(0, Ordering::Relaxed);
-            state.logged.retain(|kind| !kind.lasts);
+            state.logged.retain(|(_, lasts)| !lasts);
             (state.outage, mem::take(&mut state.admitted), mem::take(&mut state.refused))
         };
         #[cfg(feature = "tracing")]
@@ -175,46 +172,39 @@ impl Undecided {
     }
 }
 
-/// A kind of failure, which has a line in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FailureKind {
-    /// Whether it lasts until the store has recovered.
-    ///
-    /// Clients can cause the others, and would fill the log if these were logged more than once in
-    /// the life of the limiter. They can cause a full store as well, which an operator has to know
-    /// about each time.
-    lasts: bool,
-    line: &'static str,
+/// Whether a failure lasts until the store has recovered.
+///
+/// Clients can cause the others, and would fill the log if these were logged more than once in the life
+/// of the limiter. They can cause a full store as well, which an operator has to know about each time.
+fn lasts(error: &BackendError) -> bool {
+    error.is_outage() || error.is_full() || error.is_misconfigured()
 }
 
-impl FailureKind {
-    /// The kind of a failure. One in a transaction has none: each transaction has a limiter of its
-    /// own, so each would be the first.
-    const fn of(error: &BackendError) -> Option<Self> {
-        let line = if error.is_outage() {
-            // Some limits may pass meanwhile, others be refused, and others fall back. So the line
-            // says nothing of what becomes of requests, and the one at the end counts them.
-            "the backend is unavailable, and a fallback or `OnFailure` decides (logged once until \
-             the backend recovers)"
-        } else if error.is_full() {
-            "the backend is full, and requests that it has no room for are not admitted (logged \
-             once until the backend recovers)"
-        } else if error.is_misconfigured() {
-            "the backend is misconfigured, and requests are not admitted (logged once until the \
-             backend recovers)"
-        } else if error.is_overload() {
-            "decisions miss their deadline before they are sent, and their requests are not \
-             admitted (logged once)"
-        } else if error.is_in_transaction() {
-            return None;
-        } else if error.is_timeout() {
-            "decisions wait for locks until their deadline, and their requests are not admitted \
-             (logged once)"
-        } else {
-            "the backend can never decide a request, and it is not admitted (logged once)"
-        };
-        Some(Self { lasts: error.is_outage() || error.is_full() || error.is_misconfigured(), line })
-    }
+/// The line of the log about a failure. One in a transaction has none: each transaction has a limiter of
+/// its own, so each would be the first.
+fn line_of(error: &BackendError) -> Option<&'static str> {
+    Some(if error.is_outage() {
+        // Some limits may pass meanwhile, others be refused, and others fall back. So the line says
+        // nothing of what becomes of requests, and the one at the end counts them.
+        "the backend is unavailable, and a fallback or `OnFailure` decides (logged once until the \
+         backend recovers)"
+    } else if error.is_full() {
+        "the backend is full, and requests that it has no room for are not admitted (logged once \
+         until the backend recovers)"
+    } else if error.is_misconfigured() {
+        "the backend is misconfigured, and requests are not admitted (logged once until the backend \
+         recovers)"
+    } else if error.is_overload() {
+        "decisions miss their deadline before they are sent, and their requests are not admitted \
+         (logged once)"
+    } else if error.is_in_transaction() {
+        return None;
+    } else if error.is_timeout() {
+        "decisions wait for locks until their deadline, and their requests are not admitted (logged \
+         once)"
+    } else {
+        "the backend can never decide a request, and it is not admitted (logged once)"
+    })
 }
 
 /// A store that has not failed for this long has recovered. So an outage has at most two lines a

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::Limit;
 use super::demand::Demand;
 use super::snapshot::{Level, Snapshot};
-use crate::algebra::Units;
+use crate::algebra::{State, Units};
 #[cfg(feature = "memory")]
 use crate::backend::ResetMark;
 use crate::backend::{Adjustment, BucketId, Key, Origin, Reading};
@@ -24,76 +24,64 @@ pub(crate) struct Grant<L = Arc<Limit>> {
     pub(crate) explicit_cost: bool,
     limit: L,
     pub(crate) key: Key,
-    /// One, or two for a limit in shards.
-    buckets: SmallVec<[PaidBucket; 1]>,
+    /// The shards that it may have taken from; both are zero if the limit has only one bucket.
+    shards: [u32; 2],
+    /// Of its bucket, or of both shards.
+    readings: SmallVec<[Reading; 1]>,
     /// The time of the decision.
     pub(crate) at: Timestamp,
-}
-
-/// One bucket that a grant took from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PaidBucket {
-    pub(crate) shard: u32,
-    pub(crate) reading: Reading,
-}
-
-impl PaidBucket {
-    /// The units that the local store of a fallback has not paid.
-    pub(crate) fn unpaid(&self) -> Units {
-        self.reading.unpaid().of(self.reading.units())
-    }
 }
 
 impl<L> Grant<L> {
     /// The grant of a demand with these readings: one, or two for a limit in shards.
     pub(super) fn new(demand: Demand<L>, readings: &[Reading], at: Timestamp) -> Self {
         let Demand { limit, key, explicit_cost, shards, asked_at, .. } = demand;
-        let paid = |(reading, shard): (&Reading, u32)| {
-            let reading = if asked_at.is_none() { *reading } else { reading.with_mark(asked_at) };
-            PaidBucket { shard, reading }
-        };
-        let buckets = readings.iter().zip(shards).map(paid).collect();
-        Self { explicit_cost, limit, key, buckets, at }
+        let mut readings: SmallVec<[Reading; 1]> = readings.into();
+        if !asked_at.is_none() {
+            readings.iter_mut().for_each(|reading| *reading = reading.with_mark(asked_at));
+        }
+        Self { explicit_cost, limit, key, shards, readings, at }
     }
 
     /// The same with another handle of the limit.
     pub(super) fn with_limit<'g, M>(&'g self, limit: impl FnOnce(&'g L) -> M) -> Grant<M> {
-        let &Self { explicit_cost, limit: ref own, ref key, ref buckets, at } = self;
-        let (key, buckets) = (key.clone(), buckets.clone());
-        Grant { explicit_cost, limit: limit(own), key, buckets, at }
+        let &Self { explicit_cost, limit: ref own, ref key, shards, ref readings, at } = self;
+        let (limit, key, readings) = (limit(own), key.clone(), readings.clone());
+        Grant { explicit_cost, limit, key, shards, readings, at }
     }
 
     /// The wait until the buckets have what they granted. Both shards have the same.
     pub(crate) fn wait(&self) -> Duration {
-        self.buckets.first().map_or(Duration::ZERO, |bucket| bucket.reading.wait())
+        self.readings.first().map_or(Duration::ZERO, Reading::wait)
     }
 
-    /// The buckets that paid. If both shards paid nothing, the first one.
-    pub(crate) fn paid(&self) -> impl Iterator<Item = &PaidBucket> {
-        let any_paid = self.buckets.iter().any(|bucket| bucket.reading.units() != 0);
-        let paid = move |bucket: &&PaidBucket| !any_paid || bucket.reading.units() != 0;
-        self.buckets.iter().filter(paid).take(if any_paid { 2 } else { 1 })
+    /// Each shard with its reading.
+    fn each(&self) -> impl Iterator<Item = (u32, &Reading)> {
+        self.shards.into_iter().zip(&self.readings)
+    }
+
+    /// The shards that paid. If both paid nothing, the first one.
+    pub(crate) fn paid(&self) -> impl Iterator<Item = (u32, &Reading)> {
+        let any_paid = self.readings.iter().any(|reading| reading.units() != 0);
+        let paid = move |(_, reading): &(u32, &Reading)| !any_paid || reading.units() != 0;
+        self.each().filter(paid).take(if any_paid { 2 } else { 1 })
     }
 
     /// What all buckets have paid.
     fn units(&self) -> Units {
-        self.buckets.iter().fold(0, |all, bucket| all.saturating_add(bucket.reading.units()))
+        self.readings.iter().fold(0, |all, reading| all.saturating_add(reading.units()))
     }
 
     /// The store that was paid.
     pub(crate) fn origin(&self) -> Origin {
-        self.buckets
-            .iter()
-            .map(|bucket| bucket.reading.origin())
-            .reduce(Origin::and)
-            .unwrap_or_default()
+        self.readings.iter().map(Reading::origin).reduce(Origin::and).unwrap_or_default()
     }
 
     /// Adds what was charged on top of it. If the bucket was reset in between, the grant returns
     /// nothing: it does not know which part it took before.
     pub(crate) fn add(&mut self, more: &Self) {
-        for (paid, added) in self.buckets.iter_mut().zip(&more.buckets) {
-            paid.reading = paid.reading.with_more(&added.reading);
+        for (paid, added) in self.readings.iter_mut().zip(&more.readings) {
+            *paid = paid.with_more(added);
         }
         self.at = more.at;
     }
@@ -109,17 +97,24 @@ impl<L: Borrow<Limit>> Grant<L> {
         self.limit().quota().is_in_flight()
     }
 
-    /// All buckets of the limit for the key, whether they paid or not.
-    pub(super) fn all_shards(&self) -> impl Iterator<Item = BucketId<'_>> {
-        self.limit().shards(&self.key)
-    }
-
     /// How the limit stood after this.
     pub(crate) fn level(&self) -> Level {
-        let readings: SmallVec<[Reading; 2]> =
-            self.buckets.iter().map(|bucket| bucket.reading).collect();
         let cost = self.limit().bucket().tokens(self.units()).whole();
-        Level::new(self.limit(), &readings, cost, self.at)
+        Level::new(self.limit(), &self.readings, cost, self.at)
+    }
+
+    /// How the limit stands for the next request when the turn of a reservation comes; of several
+    /// shards, the first that paid.
+    ///
+    /// A bucket in debt has nothing left until then: whatever it gains is promised to later
+    /// reservations. One that was not short has what it had, as far as this process knows.
+    pub(crate) fn level_at(&self, turn: Timestamp) -> Level {
+        let Some((_, paid)) = self.paid().next() else { return self.level() };
+        let left = paid.state();
+        let State { value, ts } = self.limit().bucket().refresh(left, turn);
+        let value = if left.value < 0 { value.min(0) } else { left.value };
+        // The cost does not matter: waiters hold all tokens, so none remain.
+        Level::admitted(State { value, ts }, 1, turn)
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -140,13 +135,13 @@ impl<L: Borrow<Limit>> Grant<L> {
         let cost = bucket.units(actual).unwrap_or(Units::MAX);
         let back = self.units().saturating_sub(cost);
         // A shard returns at most what it paid. If more is to be taken, the first one pays it.
-        let second = self.buckets.get(1).map_or(0, |bucket| bucket.reading.units());
+        let second = self.readings.get(1).map_or(0, Reading::units);
         let to_second = back.clamp(0, second.max(0));
         let to_first = back.saturating_sub(to_second);
         let parts = [(to_first, true), (to_second, second != 0)];
-        let parts = self.buckets.iter().zip(parts).filter(|&(_, (_, named))| named);
-        parts.map(move |(PaidBucket { shard, reading }, (units, _))| {
-            let id = self.limit().bucket_of(&self.key).shard(*shard);
+        let parts = self.each().zip(parts).filter(|&(_, (_, named))| named);
+        parts.map(move |((shard, reading), (units, _))| {
+            let id = self.limit().bucket_of(&self.key).shard(shard);
             let refund = match late {
                 true => Adjustment::refund_since(id, bucket, units, reading.state()),
                 false => Adjustment::refund(id, bucket, units),
@@ -160,10 +155,10 @@ impl Grant {
     /// Notes that buckets were reset while a waiter stood in their lines: they paid after the reset.
     #[cfg(feature = "memory")]
     pub(super) fn outlive_resets(&mut self, mark_of: impl Fn(BucketId<'_>) -> Option<ResetMark>) {
-        let Self { limit, key, buckets, .. } = self;
-        for bucket in buckets {
-            if let Some(mark) = mark_of(limit.bucket_of(key).shard(bucket.shard)) {
-                bucket.reading = bucket.reading.with_mark(mark);
+        let Self { limit, key, shards, readings, .. } = self;
+        for (&shard, reading) in shards.iter().zip(readings) {
+            if let Some(mark) = mark_of(limit.bucket_of(key).shard(shard)) {
+                *reading = reading.with_mark(mark);
             }
         }
     }
@@ -185,10 +180,7 @@ impl Grant {
         let mut demand = Demand::new(Arc::clone(&self.limit));
         demand.key = self.key.clone();
         demand.set_cost(tokens);
-        for (shard, bucket) in demand.shards.iter_mut().zip(&self.buckets) {
-            *shard = bucket.shard;
-        }
-        demand.is_drawn = true;
+        (demand.shards, demand.is_drawn) = (self.shards, true);
         demand
     }
 }

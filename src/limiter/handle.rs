@@ -2,7 +2,6 @@
 //! store has not decided.
 
 use std::borrow::Borrow;
-use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -18,7 +17,7 @@ use super::off::Off;
 use super::permit::Grants;
 use super::rate_limited::RateLimited;
 use super::replacements::MAX_VERSIONS;
-use super::snapshot::{Snapshot, Speech};
+use super::snapshot::Snapshot;
 use crate::algebra::Verdict;
 use crate::backend::{Applied, BackendError, OnFailure};
 use crate::quota::Quota;
@@ -139,7 +138,7 @@ impl RateLimiter {
     #[doc(alias("with_observer", "on_limit_reached", "metrics", "telemetry"))]
     #[must_use]
     pub fn observe(self, observer: impl Observer) -> Self {
-        if self.is_off() {
+        if self.state.is_off {
             return self;
         }
         self.with_defaults(|defaults| {
@@ -161,7 +160,7 @@ impl RateLimiter {
     /// ```
     #[must_use]
     pub fn passed_uncounted(&self) -> u64 {
-        self.failures().uncounted()
+        self.state.failures.uncounted()
     }
 
     /// Gives a limit other numbers from now on, in all calls and layers of this limiter and its
@@ -242,9 +241,9 @@ impl RateLimiter {
             return Err(failed(LimitProblem::CountsOther));
         }
         let new = limit.with_quota(quota).map_err(|error| failed(LimitProblem::Quota(error)))?;
-        match self.replacements().replace(limit, new) {
+        match self.state.replacements.replace(limit, new) {
             Some(before) => {
-                self.uses().check_numbers(limit, self.replacements().current(limit));
+                self.state.uses.check_numbers(limit, self.state.replacements.current(limit));
                 Ok(*before.quota())
             }
             None => Err(failed(LimitProblem::TooManyVersions(MAX_VERSIONS))),
@@ -269,39 +268,16 @@ impl RateLimiter {
     /// ```
     #[must_use]
     pub fn quota(&self, limit: &Limit) -> Quota {
-        *self.replacements().current(limit).quota()
+        *self.state.replacements.current(limit).quota()
     }
 }
 
 /// For the rooms above.
 impl RateLimiter {
-    pub(crate) fn get_on_failure(&self) -> OnFailure {
-        self.defaults().on_failure
-    }
-
-    /// Whether a request of these limits passes in spite of this error: it is an outage, and no limit
-    /// refuses. A limit that says nothing goes by `unless_said`.
-    pub(crate) fn passes<'l>(
-        error: &BackendError,
-        mut limits: impl Iterator<Item = &'l Limit>,
-        unless_said: OnFailure,
-    ) -> bool {
-        let admits = |limit: &Limit| limit.get_on_failure().unwrap_or(unless_said);
-        error.is_outage() && limits.all(|limit| admits(limit) == OnFailure::Admit)
-    }
-
-    pub(crate) fn with_speech(&self, speech: Speech) -> Self {
-        self.with_defaults(|defaults| defaults.speech = speech)
-    }
-
-    pub(crate) fn speech(&self) -> &Speech {
-        &self.defaults().speech
-    }
-
     /// The error of a call that the store did not decide.
     #[cold]
     pub(crate) fn unavailable(&self, limit: &Limit, error: BackendError) -> RateLimited {
-        RateLimited::unavailable(limit, error).with_speech(self.speech())
+        RateLimited::unavailable(limit, error).with_speech(&self.state.speech)
     }
 
     /// The error of a call that decides about no request, and was not answered.
@@ -318,7 +294,7 @@ impl RateLimiter {
         snapshot: Result<Snapshot, BackendError>,
     ) -> Result<Snapshot, RateLimited> {
         match snapshot {
-            Ok(snapshot) => Ok(snapshot.with_speech(self.speech())),
+            Ok(snapshot) => Ok(snapshot.with_speech(&self.state.speech)),
             Err(error) => Err(self.call_failed(limit, error)),
         }
     }
@@ -328,7 +304,7 @@ impl RateLimiter {
     ///
     /// # Errors
     ///
-    /// None: the store that keeps nothing answers at once.
+    /// None, as there are demands.
     #[cold]
     pub(super) fn grant_uncharged<L: Borrow<Limit>>(
         &self,
@@ -339,35 +315,27 @@ impl RateLimiter {
         let free = |demand: &Demand<L>| {
             let mut free = demand.own();
             free.set_cost(0);
-            free.draw_shards(off.random());
+            free.draw_shards(&off.state.random);
             free
         };
         let owned: Vec<_> = demands.iter().map(free).collect();
         // Without a look whether the cost fits: nothing does where a quota grants nothing.
         let charges: Vec<_> = owned.iter().map(|demand| demand.charge_of(0, Mode::Take)).collect();
-        let applied = Off::default().apply_free(&charges);
-        let unavailable = |error| self.unavailable(limit, error);
-        let answer = CompleteAnswer::new(&owned, applied).map_err(unavailable)?;
-        let grants = Grants::new(off, answer.grants(owned.into_iter()), answer.at());
-        grants.ok_or_else(|| unavailable(BackendError::incomplete()))
+        let answer = CompleteAnswer::of_memory(Off::default().answer(&charges));
+        let grants = Grants::new(off, answer.grants(owned.into_iter()), answer.now());
+        grants.ok_or_else(|| self.unavailable(limit, BackendError::incomplete()))
     }
 
     /// A limit with the numbers by which its buckets count: those in force, or its own while it is to
     /// grant nothing.
     pub(super) fn counting<'l>(&'l self, limit: &'l Limit) -> &'l Limit {
-        let current = self.replacements().current(limit);
+        let current = self.state.replacements.current(limit);
         if current.quota().is_none() { limit } else { current }
-    }
-
-    /// The observers of this handle, if it has any.
-    #[inline]
-    pub(crate) fn observers(&self) -> Option<&Arc<Observers>> {
-        self.defaults().observers.as_ref()
     }
 
     /// The same answer, timed for the observers.
     pub(super) fn timed<T: Send + 'static>(&self, answer: BoxedAnswer<T>) -> BoxedAnswer<T> {
-        let Some(observers) = self.observers().map(Arc::clone) else { return answer };
+        let Some(observers) = self.state.observers.clone() else { return answer };
         let asked = Instant::now();
         Box::pin(async move {
             let answer = answer.await;
@@ -380,8 +348,8 @@ impl RateLimiter {
     /// The store did not decide, or did not carry out a call. It is logged once for its cause.
     #[cold]
     pub(super) fn store_failed(&self, limit: &Limit, error: &BackendError, call: Undecided) {
-        let failure = self.failures().record(limit, error, call);
-        if let Some(observers) = self.observers() {
+        let failure = self.state.failures.record(limit, error, call);
+        if let Some(observers) = &self.state.observers {
             observers.tell(|one| one.on_store(&failure));
         }
     }
@@ -394,7 +362,7 @@ impl RateLimiter {
             Some(error) => self.fell_back(limit, error, applied.verdict(), is_shadow),
             // It has taken tokens, so it works. A refusal proves less: a store that is full, or a
             // replica, alternates between refusals and failures.
-            None if self.failures().lasts() && applied.verdict() != Verdict::Refused => {
+            None if self.state.failures.lasts() && applied.verdict() != Verdict::Refused => {
                 self.note_charge(limit);
             }
             None => {}
@@ -413,8 +381,8 @@ impl RateLimiter {
 
     #[cold]
     fn note_charge(&self, limit: &Limit) {
-        if let Some(recovery) = self.failures().record_charge(limit)
-            && let Some(observers) = self.observers()
+        if let Some(recovery) = self.state.failures.record_charge(limit)
+            && let Some(observers) = &self.state.observers
         {
             observers.tell(|one| one.on_store(&recovery));
         }

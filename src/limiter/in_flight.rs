@@ -54,7 +54,7 @@ impl<'l> Permit<'l> {
     #[doc(alias("guard", "release_on_drop"))]
     pub fn in_flight(self) -> InFlight<'l> {
         for snapshot in self.snapshots() {
-            self.limiter().uses().note_end(snapshot.limit());
+            self.limiter().state.uses.note_end(snapshot.limit());
         }
         InFlight(self)
     }

@@ -51,7 +51,7 @@ pub(super) fn decide_few<'l>(
     memory: &Memory,
     demands: &mut Demands<'l>,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
-    if limiter.observers().is_some() {
+    if limiter.state.observers.is_some() {
         return Poll::Pending;
     }
     match demands {
@@ -69,7 +69,7 @@ fn decide_pair<'l>(
     memory: &Memory,
     demand: &mut Demand<&'l Limit>,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
-    demand.draw_shards(limiter.random());
+    demand.draw_shards(&limiter.state.random);
     if let Ok(units) = demand.units(Mode::Take)
         && let Some(taken) = memory.charge_pair(&demand.charge_of(units, Mode::Take))
     {
@@ -120,10 +120,10 @@ fn denied<'l>(
     jitter: u64,
     decide: impl FnOnce(&[Demand<&'l Limit>], Asking) -> Decided,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
-    let asking = Asking::take(DecisionSource::Handler, limiter.get_on_failure());
+    let asking = Asking::take(DecisionSource::Handler, limiter.state.on_failure);
     let demands = slice::from_ref(demand);
     let decided = decide(demands, asking);
-    let jitter = limiter.random().up_to(Duration::from_nanos(jitter));
+    let jitter = limiter.state.random.up_to(Duration::from_nanos(jitter));
     Poll::Ready(Err(decided.error(limiter, demands, demand.limit, jitter)))
 }
 
@@ -135,7 +135,7 @@ fn answer<'l>(
     at: Timestamp,
     reading: Reading,
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
-    if limiter.observers().is_some() {
+    if limiter.state.observers.is_some() {
         tell(limiter, demand.limit, demand.cost, reading);
     }
     match reading.verdict() {
@@ -149,7 +149,7 @@ fn answer<'l>(
 #[cold]
 #[inline(never)]
 fn tell(limiter: &RateLimiter, limit: &Limit, cost: u64, reading: Reading) {
-    if let Some(observers) = limiter.observers() {
+    if let Some(observers) = &limiter.state.observers {
         observers.tell_reading(DecisionSource::Handler, limit, cost, &reading);
     }
 }
@@ -166,12 +166,13 @@ fn refused_one<'l>(
     let verdict = Verdict::Refused;
     let wait = wait_of(demand.limit, verdict, wait);
     if wait.is_none() {
-        limiter.uses().check_ends(demand.limit);
+        limiter.state.uses.check_ends(demand.limit);
     }
     let level = Level { verdict, state, wait, cost: demand.cost, at };
-    let late =
-        |wait: Duration| wait.saturating_add(limiter.random().up_to(Duration::from_nanos(jitter)));
+    let late = |wait: Duration| {
+        wait.saturating_add(limiter.state.random.up_to(Duration::from_nanos(jitter)))
+    };
     let after = if jitter == 0 { wait } else { wait.map(late) };
     let refused = RateLimited::refused(demand.limit, level, after);
-    Poll::Ready(Err(refused.with_speech(limiter.speech())))
+    Poll::Ready(Err(refused.with_speech(&limiter.state.speech)))
 }

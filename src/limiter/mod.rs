@@ -223,7 +223,7 @@ pub use self::events::{Decision, Observer, Outcome, QueueChange, StoreHealth};
 
 pub(crate) use self::block_after::{BlockAfter, refusals_to_count};
 pub(crate) use self::complete_answer::CompleteAnswer;
-pub(crate) use self::decide::{Asked, Asking, Decided, Place};
+pub(crate) use self::decide::{Asked, Asking, Decided, LineTicket};
 pub(crate) use self::demand::{Demand, Mode, units_of};
 pub(crate) use self::detached::DetachOnDrop;
 pub(crate) use self::events::{DecisionSource, QueueStay, QueueStep};
@@ -232,7 +232,7 @@ pub(crate) use self::limit_uses::LimitUse;
 pub(crate) use self::lock::lock;
 pub(crate) use self::name_table::NameTable;
 pub(crate) use self::permit::Settlement;
-pub(crate) use self::queue::{ReservedSlot, Unserved};
+pub(crate) use self::queue::ReservedSlot;
 pub(crate) use self::snapshot::{Kept, Level, Speech};
 pub(crate) use self::waiting::wait_for_turn;
 

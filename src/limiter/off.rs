@@ -1,37 +1,46 @@
 //! The store of a limiter that is switched off: it admits everything and keeps nothing.
 
-use crate::algebra::Bucket;
+use crate::algebra::{Bucket, Verdict};
+use crate::backend::kit::absent;
 use crate::backend::{
-    Adjustment, Answer, Applied, Backend, BucketId, BucketRecord, BucketStore, Charge, DebtorQuery,
-    DebtorReport, adjust_all, apply_all,
+    Adjustment, Answer, Applied, Backend, BucketId, Charge, DebtorQuery, DebtorReport, Reading,
 };
-use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::clock::{Clock, SystemClock};
 use crate::quota::{Quota, SECOND};
 
-/// A store without buckets. Whatever is asked of it costs nothing, so each limit seems to be full.
+/// Answers that each bucket is full, and has paid nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Off {
     clock: SystemClock,
 }
 
 impl Off {
-    /// What these charges are answered if they cost nothing.
-    pub(super) fn apply_free(mut self, charges: &[Charge<'_>]) -> Applied {
-        let free = charges.iter().map(|charge| {
-            let free = Charge::take(charge.id(), free(charge.bucket()), 0);
-            charge.get_second_shard().map_or(free, |second| free.second_shard(second))
+    /// The answer about the buckets of these charges.
+    pub(super) fn answer(self, charges: &[Charge<'_>]) -> Applied {
+        let buckets = charges.iter().flat_map(|one| one.ids().map(|id| (id, one.bucket())));
+        self.answer_about(buckets)
+    }
+
+    fn answer_about<'a>(
+        self,
+        buckets: impl Iterator<Item = (BucketId<'a>, &'a Bucket)>,
+    ) -> Applied {
+        let now = self.clock.now();
+        let full = buckets.map(|(id, bucket)| {
+            Reading::in_micros(Verdict::Admitted, absent(id, free(bucket), now), 0, 0)
         });
-        apply_all(&mut self, &free.collect::<Vec<_>>())
+        Applied::many(now, full.collect())
     }
 }
 
 impl Backend for Off {
     fn apply(&self, charges: &[Charge<'_>]) -> Answer<Applied> {
-        Answer::Ready(Ok(self.apply_free(charges)))
+        Answer::Ready(Ok(self.answer(charges)))
     }
 
     fn adjust(&self, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
-        Answer::Ready(Ok(adjust_all(&mut { *self }, adjustments)))
+        let buckets = adjustments.iter().map(|one| (one.id(), one.bucket()));
+        Answer::Ready(Ok(self.answer_about(buckets)))
     }
 
     fn reset(&self, _: &[BucketId<'_>]) -> Answer<()> {
@@ -44,25 +53,11 @@ impl Backend for Off {
     }
 }
 
-/// Numbers by which nothing costs nothing: also where a quota grants nothing.
+/// The numbers of a bucket that is full; in place of those that grant nothing, some that hold nothing.
 fn free(bucket: &Bucket) -> &Bucket {
     static EMPTY: Bucket = match Bucket::new(&Quota::token_bucket(1, SECOND).capacity(0)) {
         Ok(bucket) => bucket,
         Err(error) => error.panic(),
     };
     if bucket.capacity() < 0 { &EMPTY } else { bucket }
-}
-
-impl BucketStore for Off {
-    fn now(&mut self) -> Timestamp {
-        self.clock.now()
-    }
-
-    fn read(&mut self, _: BucketId<'_>) -> Option<BucketRecord> {
-        None
-    }
-
-    fn write(&mut self, _: BucketId<'_>, _: BucketRecord) {}
-
-    fn forget(&mut self, _: BucketId<'_>) {}
 }

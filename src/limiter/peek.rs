@@ -139,18 +139,18 @@ impl Future for PeekCall<'_> {
         let Self { call, cost } = &mut *self;
         let BucketCall { limiter, limit, key, progress } = call;
         if let Progress::New = progress {
-            *limit = limiter.replacements().current(limit);
+            *limit = limiter.state.replacements.current(limit);
             if limit.quota().is_none() {
                 *progress = Progress::Done;
                 let snapshot = Snapshot::of_nothing(limit, *cost);
-                return Poll::Ready(Ok(snapshot.with_speech(limiter.speech())));
+                return Poll::Ready(Ok(snapshot.with_speech(&limiter.state.speech)));
             }
         }
         let submit = || {
             // The states of the buckets are enough: `read` works out whether the cost fits.
             let look = |id| Charge::look(id, limit.bucket(), 0);
             let looks: SmallVec<[Charge<'_>; 1]> = limit.shards(key).map(look).collect();
-            limiter.backend().apply(&looks)
+            limiter.state.backend.apply(&looks)
         };
         let answer = ready!(progress.poll(cx, submit));
         let snapshot = answer.and_then(|applied| read(limit, *cost, &applied));

@@ -1,7 +1,6 @@
 //! Penalties, blocks and resets: taking tokens whatever the bucket holds, closing a bucket for a time,
 //! and making it new.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -181,6 +180,7 @@ impl RateLimiter {
 ///
 /// Its output is `Result<T, RateLimited>`: how the limit stands then, or nothing after a reset. If the
 /// key is set after the first poll, both keys are concerned: the store has been asked for the first.
+#[derive(Debug)]
 #[must_use = "nothing is done until it is awaited"]
 pub struct ChangeCall<'l, T> {
     call: BucketCall<'l, Applied>,
@@ -224,7 +224,7 @@ impl BucketChange {
             let ids: SmallVec<[BucketId<'_>; 1]> = limit.shards(key).collect();
             return limiter.forget(&ids).map(|()| Applied::many(Timestamp::UNIX_EPOCH, Vec::new()));
         };
-        let answer = limiter.backend().adjust(&changes);
+        let answer = limiter.state.backend.adjust(&changes);
         match limiter.watch_debts(&changes, answer) {
             ready @ Answer::Ready(_) => ready,
             pending => Answer::Pending(Box::pin(DetachOnDrop::new(pending))),
@@ -276,12 +276,5 @@ impl Future for ChangeCall<'_, ()> {
         let answer = ready!(self.poll_changed(cx));
         let BucketCall { limiter, limit, .. } = &self.call;
         Poll::Ready(answer.map(drop).map_err(|error| limiter.call_failed(limit, error)))
-    }
-}
-
-impl<T> fmt::Debug for ChangeCall<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { call, change, .. } = self;
-        f.debug_struct("ChangeCall").field("call", call).field("change", change).finish()
     }
 }

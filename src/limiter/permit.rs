@@ -171,6 +171,10 @@ impl<R, L: Borrow<Limit>> Grants<R, L> {
         iter::once(&self.first).chain(&self.rest)
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Grant<L>> {
+        iter::once(&mut self.first).chain(&mut self.rest)
+    }
+
     /// The same with other handles of the limiter and of the limits.
     fn map<'g, S, M>(&'g self, limiter: S, limit: impl Fn(&'g L) -> M) -> Grants<S, M> {
         let rest = self.rest.iter().map(|grant| grant.with_limit(&limit)).collect();
@@ -233,19 +237,19 @@ impl<'l> Permit<'l> {
     /// settling and refunding do nothing.
     #[must_use]
     pub fn is_decided(&self) -> bool {
-        !self.limiter().is_off()
+        !self.limiter().state.is_off
     }
 
     /// How the limit stood after the decision; of several limits, the first.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        self.0.grants().first.snapshot().with_speech(self.limiter().speech())
+        self.0.grants().first.snapshot().with_speech(&self.limiter().state.speech)
     }
 
     /// How all limits stood after the decision, in the order in which they were named.
     pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
         let snapshots: Vec<_> = self.0.grants().iter().map(Grant::snapshot).collect();
-        let speech = self.limiter().speech();
+        let speech = &self.limiter().state.speech;
         snapshots.into_iter().map(|snapshot| snapshot.with_speech(speech))
     }
 
@@ -336,7 +340,8 @@ impl<'l> Permit<'l> {
     /// Resets all buckets of its limits for its keys, all shards of them.
     pub(crate) fn reset_buckets(&self) -> DetachOnDrop<()> {
         let all = self.0.grants();
-        let ids: SmallVec<[BucketId<'_>; 4]> = all.iter().flat_map(Grant::all_shards).collect();
+        let ids: SmallVec<[BucketId<'_>; 4]> =
+            all.iter().flat_map(|grant| grant.limit().shards(&grant.key)).collect();
         DetachOnDrop::new(all.limiter.forget(&ids))
     }
 }
@@ -423,7 +428,7 @@ impl Settle {
         for grant in grants.filter(is_settled) {
             let is_first = concerned.is_none();
             concerned.get_or_insert(grant.limit());
-            limiter.uses().note_end(grant.limit());
+            limiter.state.uses.note_end(grant.limit());
             let (actual, late) = if grant.is_in_flight() { (0, true) } else { (actual, late) };
             for (refund, keeps) in grant.refunds(actual, late) {
                 refunds.push(refund);

@@ -94,10 +94,10 @@ impl<T> BucketCall<'_, T> {
     pub(super) fn begin_counting(&mut self) -> Result<(), RateLimited> {
         if let Progress::New = self.progress {
             self.limit = self.limiter.counting(self.limit);
-            if self.limit.quota().is_none() && !self.limiter.is_off() {
+            if self.limit.quota().is_none() && !self.limiter.state.is_off {
                 self.progress = Progress::Done;
                 let refused = RateLimited::refused_for_good(self.limit, 0);
-                return Err(refused.with_speech(self.limiter.speech()));
+                return Err(refused.with_speech(&self.limiter.state.speech));
             }
         }
         Ok(())

@@ -234,6 +234,11 @@ impl RateLimited {
         self.kind() == Outcome::TooLarge
     }
 
+    /// Whether no wait helps: the cost is too large, or the limit grants nothing.
+    pub(crate) fn is_for_good(&self) -> bool {
+        self.is_too_large() || (self.is_refused() && self.limit().quota().is_none())
+    }
+
     /// The cost that no wait makes fit.
     pub(super) fn cost(&self) -> u64 {
         match &self.0.cause {

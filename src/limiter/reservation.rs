@@ -2,9 +2,9 @@
 
 use std::borrow::Borrow;
 use std::future::{pending, poll_fn};
+use std::mem;
 use std::task::{Poll, ready};
 use std::time::Duration;
-use std::{iter, mem};
 
 use super::Limit;
 use super::decide::{Asking, Decided};
@@ -64,7 +64,9 @@ pub struct Reservation(Box<ReservationInner>);
 
 #[derive(Debug)]
 struct ReservationInner {
-    grants: HeldGrants,
+    grants: Grants,
+    /// Whether the grants are returned on drop.
+    refunds: bool,
     /// What is given up on drop.
     slot: Option<Box<dyn ReservedSlot>>,
     /// Whether the work has to wait for the turn of the slot.
@@ -84,30 +86,29 @@ impl RateLimiter {
         decided: Decided,
         jitter: Duration,
     ) -> Result<Reservation, RateLimited> {
-        let (answer, place) = match decided {
+        let (answer, ticket) = match decided {
             Decided::Admitted(answer) => (answer, None),
-            Decided::Reserved(answer, place) => (answer, Some(place)),
+            Decided::Reserved(answer, ticket) => (answer, Some(ticket)),
             Decided::Uncounted => {
-                let grants = self.grant_uncharged(demands, limit)?;
-                return Ok(Reservation::new(grants, false, None));
+                return self.grant_uncharged(demands, limit).map(Reservation::at_once);
             }
             denied => return Err(denied.error(self, demands, limit, jitter)),
         };
         let incomplete = || self.unavailable(limit, BackendError::incomplete());
-        let (wait, made) = (answer.wait(), answer.at());
+        let (wait, made) = (answer.wait(), answer.now());
         let grants = answer.grants(demands.iter().map(Demand::own));
         let grants = Grants::new(self.clone(), grants, made).ok_or_else(incomplete)?;
-        let Some(place) = place else { return Ok(Reservation::at_once(grants)) };
-        let slot = place.hold(self, &answer, grants.iter()).ok_or_else(incomplete)?;
+        let Some(ticket) = ticket else { return Ok(Reservation::at_once(grants)) };
+        let slot = self.hold(ticket, &answer, grants.iter()).ok_or_else(incomplete)?;
         // The jitter is cut where the wait would get too long: a random number must not decide
         // whether there is a reservation.
         let jitter = jitter.min(asking.max_wait().saturating_sub(wait));
         let slowest = Grant::slowest(grants.iter()).unwrap_or(grants.first.shared_limit());
         let promised = wait.saturating_add(jitter);
         let stay = self.join(demands, asking, &answer, slowest, promised);
-        let (grants, waits) = (HeldGrants { grants, refund_on_drop: false }, true);
-        let slot = Some(slot);
-        Ok(Reservation(Box::new(ReservationInner { grants, slot, waits, jitter, stay })))
+        let (refunds, slot, waits) = (false, Some(slot), true);
+        let inner = ReservationInner { grants, refunds, slot, waits, jitter, stay };
+        Ok(Reservation(Box::new(inner)))
     }
 }
 
@@ -122,47 +123,40 @@ impl Reservation {
     fn at_once(grants: Grants) -> Self {
         let Grants { limiter, first, at, .. } = &grants;
         // No work waits for a store that only decides in an outage, so nothing runs at an instant
-        // that counts on these tokens. One store has answered about all of them.
-        let refunds = limiter.has_lines() || first.origin() != Origin::Store;
-        let slot = (!refunds).then(|| HeldSlot::new(limiter.queues(), grants.iter(), *at, *at));
-        Self::new(grants, refunds, slot)
-    }
-
-    /// A reservation whose work may run at once.
-    fn new(grants: Grants, refund_on_drop: bool, slot: Option<HeldSlot>) -> Self {
-        let (grants, waits) = (HeldGrants { grants, refund_on_drop }, false);
-        let slot = slot.map(|slot| Box::<dyn ReservedSlot>::from(Box::new(slot)));
-        let (jitter, stay) = (Duration::ZERO, None);
-        Self(Box::new(ReservationInner { grants, slot, waits, jitter, stay }))
-    }
-
-    const fn grants(&self) -> &Grants {
-        &self.0.grants.grants
+        // that counts on these tokens. One store has answered about all of them. A limiter that is
+        // off has taken none.
+        let is_shared = !limiter.has_lines() && first.origin() == Origin::Store;
+        let refunds = limiter.state.is_off || !is_shared;
+        let slot = (!refunds).then(|| -> Box<dyn ReservedSlot> {
+            Box::new(HeldSlot::new(&limiter.state.queues, grants.iter(), *at, *at))
+        });
+        let (waits, jitter, stay) = (false, Duration::ZERO, None);
+        Self(Box::new(ReservationInner { grants, refunds, slot, waits, jitter, stay }))
     }
 
     /// The instant from which the work may run, jitter included.
     #[must_use]
     pub fn at(&self) -> Timestamp {
-        self.0.slot.as_ref().map_or(self.grants().at, |slot| slot.at()) + self.0.jitter
+        self.0.slot.as_ref().map_or(self.0.grants.at, |slot| slot.at()) + self.0.jitter
     }
 
     /// The wait from the reservation to that instant; zero if the bucket had the tokens.
     #[must_use]
     pub fn wait(&self) -> Duration {
-        self.at().since(self.grants().at)
+        self.at().since(self.0.grants.at)
     }
 
     /// How the limit stands after this; of several limits, the first.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let Grants { limiter, first, .. } = self.grants();
-        first.snapshot().with_speech(limiter.speech())
+        let Grants { limiter, first, .. } = &self.0.grants;
+        first.snapshot().with_speech(&limiter.state.speech)
     }
 
     /// How all limits stand after this, in the order in which they were named.
     pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
-        let speech = self.grants().limiter.speech();
-        self.grants().iter().map(|grant| grant.snapshot().with_speech(speech))
+        let speech = &self.0.grants.limiter.state.speech;
+        self.0.grants.iter().map(|grant| grant.snapshot().with_speech(speech))
     }
 
     /// Waits for the turn: until [`at`](Self::at) at the latest.
@@ -181,22 +175,21 @@ impl Reservation {
     #[doc(alias("wait_until_ready", "until_ready"))]
     #[must_use = "dropping it cancels the reservation"]
     pub fn ready(self) -> impl Future<Output = Permit<'static>> + Send + Unpin {
+        let Self(mut inner) = self;
         let mut waiting = Some(Box::pin(async move {
-            let ReservationInner { mut grants, slot, waits, jitter, stay } = *self.0;
-            if !waits {
-                slot.into_iter().for_each(|slot| slot.keep(&mut grants.iter_mut()));
-            } else if let Some(mut slot) = slot {
-                // Only a drainable waiter is drained, and this one is not.
-                if wait_for_turn(&mut *slot, jitter, None, None).await.is_err() {
-                    return pending().await;
+            match inner.slot.take() {
+                Some(mut slot) if inner.waits => {
+                    // Only a drainable waiter is drained, and this one is not.
+                    if wait_for_turn(&mut *slot, inner.jitter, None, None).await.is_err() {
+                        return pending().await;
+                    }
+                    slot.outlive_resets(&mut inner.grants.iter_mut());
+                    inner.grants.at = slot.use_up();
+                    inner.end_stay(QueueStep::Served);
                 }
-                slot.outlive_resets(&mut grants.iter_mut());
-                grants.grants.at = slot.use_up().at;
-                if let Some(stay) = stay {
-                    stay.end(QueueStep::Served);
-                }
+                slot => slot.into_iter().for_each(|slot| slot.keep(&mut inner.grants.iter_mut())),
             }
-            grants.into_permit()
+            inner.take_permit()
         }));
         poll_fn(move |cx| {
             // A future that has completed stays pending.
@@ -215,42 +208,35 @@ impl Reservation {
     /// the bound of the quota counts them from then.
     #[must_use = "the permit settles or refunds the work; dropping it gives nothing back"]
     pub fn keep(self) -> Permit<'static> {
-        let at = self.at();
-        let ReservationInner { mut grants, slot, stay, .. } = *self.0;
-        if let Some(slot) = slot {
-            slot.keep(&mut grants.iter_mut());
+        let (at, Self(mut inner)) = (self.at(), self);
+        if let Some(slot) = inner.slot.take() {
+            slot.keep(&mut inner.grants.iter_mut());
         }
-        if let Some(stay) = stay {
-            stay.end(QueueStep::Kept);
-        }
-        grants.grants.at = at;
-        grants.into_permit()
+        inner.end_stay(QueueStep::Kept);
+        inner.grants.at = at;
+        inner.take_permit()
     }
 }
 
-/// The grants of a reservation that was not kept or used yet.
-#[derive(Debug)]
-struct HeldGrants {
-    grants: Grants,
-    refund_on_drop: bool,
-}
-
-impl HeldGrants {
-    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Grant> {
-        iter::once(&mut self.grants.first).chain(&mut self.grants.rest)
+impl ReservationInner {
+    fn end_stay(&mut self, step: QueueStep) {
+        if let Some(stay) = self.stay.take() {
+            stay.end(step);
+        }
     }
 
-    fn into_permit(mut self) -> Permit<'static> {
-        self.refund_on_drop = false;
+    /// The permit of the grants, which are no longer returned on drop.
+    fn take_permit(&mut self) -> Permit<'static> {
+        self.refunds = false;
         let Grants { limiter, first, rest, at } = &mut self.grants;
         let (limiter, first, rest) = (limiter.clone(), first.clone(), mem::take(rest));
         Permit::owned(Grants { limiter, first, rest, at: *at })
     }
 }
 
-impl Drop for HeldGrants {
+impl Drop for ReservationInner {
     fn drop(&mut self) {
-        if self.refund_on_drop {
+        if self.refunds {
             let Grants { limiter, first, rest, .. } = &self.grants;
             // Not awaited: it completes by itself.
             drop(Settle::new(limiter, first, rest.iter(), Settlement::All(0)));

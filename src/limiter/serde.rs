@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-use super::{Limit, LimitError, Snapshot};
+use super::{Limit, Snapshot};
 use crate::quota::Quota;
 
 /// Writes the name and the quota: `{"name": "login", "quota": "5 per hour"}`.
@@ -69,18 +69,12 @@ impl<'de> Visitor<'de> for LimitVisitor {
         }
         let name = name.ok_or_else(|| A::Error::missing_field("name"))?;
         let quota = quota.ok_or_else(|| A::Error::missing_field("quota"))?;
-        named(&name, quota)
+        Limit::try_new(name, quota).map_err(|error| match std::error::Error::source(&error) {
+            // In the message, as serde keeps no sources.
+            Some(cause) => A::Error::custom(format_args!("{error}: {cause}")),
+            None => A::Error::custom(error),
+        })
     }
-}
-
-/// Makes a limit. The error has its cause in the message, as serde keeps no sources.
-fn named<E: Error>(name: &str, quota: Quota) -> Result<Limit, E> {
-    Limit::try_new(name, quota).map_err(|error: LimitError| {
-        match std::error::Error::source(&error) {
-            Some(cause) => E::custom(format_args!("{error}: {cause}")),
-            None => E::custom(error),
-        }
-    })
 }
 
 /// Writes what a client needs that asks what it has left:

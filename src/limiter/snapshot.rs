@@ -120,8 +120,7 @@ impl Level {
         };
         let mut state = first.state();
         if readings.len() > 1 || limit.is_in_shards() {
-            let held = readings.iter().map(|reading| (reading.state().value, reading.units()));
-            state.value = sum_of_shards(held, limit.quota().get_shards());
+            state.value = sum_of_shards(readings, limit.quota().get_shards());
         }
         let wait = wait_of(limit, first.verdict(), first.wait());
         Self { verdict: first.verdict(), state, wait, cost, at }
@@ -133,19 +132,17 @@ pub(super) fn wait_of(limit: &Limit, verdict: Verdict, wait: Duration) -> Option
     (verdict == Verdict::Admitted || !limit.quota().is_in_flight()).then_some(wait)
 }
 
-/// The value of a limit with `shards` shards, estimated from some of them.
+/// The value of a limit with `shards` shards, estimated from the readings of some of them.
 ///
-/// Each item is the value that a shard holds and the units that it has just paid. The others are
-/// taken to hold the average of these before they paid. For example, of 10 shards, one holds 5 and
-/// has paid 1, and the other holds 8: on average they held 7, so the limit holds 10 × 7 - 1 = 69.
-pub(super) fn sum_of_shards(
-    held_and_paid: impl Iterator<Item = (Units, Units)>,
-    shards: u32,
-) -> Units {
+/// The others are taken to hold the average of these before they paid. For example, of 10 shards, one
+/// holds 5 and has paid 1, and the other holds 8: on average they held 7, so the limit holds
+/// 10 × 7 - 1 = 69.
+fn sum_of_shards(readings: &[Reading], shards: u32) -> Units {
     let (mut held, mut paid, mut count) = (0_i128, 0_i128, 0_i128);
-    for (value, units) in held_and_paid {
-        held = held.saturating_add(i128::from(value)).saturating_add(i128::from(units));
-        paid = paid.saturating_add(i128::from(units));
+    for reading in readings {
+        let units = i128::from(reading.units());
+        held = held.saturating_add(i128::from(reading.state().value)).saturating_add(units);
+        paid = paid.saturating_add(units);
         count = count.saturating_add(1);
     }
     let all = held.saturating_mul(i128::from(shards)).div_euclid(count.max(1)).saturating_sub(paid);

@@ -9,9 +9,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::engine::RateLimiter;
+use super::events::QueueStep;
 use super::peek::PeekCall;
 use super::progress::BucketCall;
-use super::queue::{ReservedSlot, Unserved, later};
+use super::queue::{ReservedSlot, later};
 
 impl RateLimiter {
     /// Lets no request wait in a layer's queue for longer than `within`, for a shutdown.
@@ -41,7 +42,7 @@ impl RateLimiter {
     /// ```
     #[doc(alias("shutdown", "close"))]
     pub fn drain(&self, within: Duration) {
-        let queues = self.queues();
+        let queues = &self.state.queues;
         queues.drain(within);
         #[cfg(feature = "memory")]
         if let (Some(memory), Some(id)) = (self.lines(), queues.id()) {
@@ -116,7 +117,7 @@ impl PeekCall<'_> {
                 (count, level.longest.max(longest), level.left.saturating_add(left))
             });
         }
-        limiter.queues().status(limit.name(), key)
+        limiter.state.queues.status(limit.name(), key)
     }
 }
 
@@ -127,17 +128,22 @@ impl PeekCall<'_> {
 /// instant that the caller was told, and is `None` if the turn comes before it anyway.
 ///
 /// Dropping the future before it completes cancels the reservation.
+///
+/// # Errors
+///
+/// How its stay has ended without a turn: the limiter was drained, and its turn would have come too
+/// late, or it has waited for as long as it may. It has given up its slot.
 pub(crate) async fn wait_for_turn(
     slot: &mut dyn ReservedSlot,
     jitter: Duration,
     mut drains: Option<watch::Receiver<Option<Instant>>>,
     expires: Option<Instant>,
-) -> Result<(), Unserved> {
+) -> Result<(), QueueStep> {
     let turn = slot.enter(drains.is_some());
     // A waiter that enters after the drain is in none of the queues that the drain has visited, so it
     // reads the instant itself.
     if drains.as_ref().and_then(|drains| *drains.borrow()).is_some_and(|end| end < turn) {
-        return Err(Unserved::Drained);
+        return Err(QueueStep::Drained);
     }
     let (mut timer, mut has_checked) = (None, false);
     poll_fn(|cx| {
@@ -146,7 +152,7 @@ pub(crate) async fn wait_for_turn(
             // Only after the poll, which grants what is due: if the turn comes at this very instant,
             // the work runs.
             if expires.is_some_and(|end| end <= Instant::now()) {
-                return Poll::Ready(Err(Unserved::Expired));
+                return Poll::Ready(Err(QueueStep::Expired));
             }
             let until = expires.map_or(until, |end| end.min(until));
             // The timer has fired, but the store's clock has not reached the instant. Polling again at

@@ -5,7 +5,6 @@ use http::header::RETRY_AFTER;
 use http::{Response, StatusCode};
 
 use super::on_refusal::{OnRefusal, RefusedRequest};
-use crate::clock::Timestamp;
 use crate::fields::{
     self, Dialect, Dialects, FieldSet, FieldSetBuilder, ForeignFields, Member, PolicyText,
     RetryAfter, RetryHint, SOON, Wording,
@@ -100,34 +99,26 @@ impl RateLimiter {
     }
 
     fn with_style(self, change: impl FnOnce(&mut ResponseStyle)) -> Self {
-        let speech = self.speech();
-        let mut style: ResponseStyle = speech.get().cloned().unwrap_or_default();
-        change(&mut style);
-        self.with_speech(speech.with_style(style))
+        self.with_defaults(|defaults| {
+            let mut style: ResponseStyle = defaults.speech.get().cloned().unwrap_or_default();
+            change(&mut style);
+            defaults.speech = defaults.speech.with_style(style);
+        })
     }
 }
 
-/// What a request that does not run is told.
-#[derive(Clone, Copy)]
-pub(super) enum Told<'t> {
-    /// When to come back, counted from this time.
-    After(Timestamp),
-    /// That no wait helps.
-    Never(&'t RateLimited),
-    /// That nothing was decided about it, and why. A 503 asks the client to retry.
-    Undecided(Option<&'t str>),
-}
-
 /// Makes the response to a request that does not run, with these fields: in our words, or in those of
-/// the user's handler.
+/// the user's handler. `detail`: why nothing was decided about it.
 pub(super) fn respond(
     style: &ResponseStyle,
     refused: &RefusedRequest<'_>,
-    told: Told<'_>,
+    detail: Option<&str>,
     fields: Option<FieldSet>,
 ) -> Response<Bytes> {
     let (status, after) = (refused.status, refused.retry_after);
-    let now = if let Told::After(now) = told { Some(now) } else { None };
+    let never = refused.error.filter(|error| error.is_for_good());
+    // The client counts the wait from the time of the decision.
+    let now = refused.snapshots.first().map(Snapshot::at).filter(|_| never.is_none());
     let hint = RetryHint { after, now, format: style.retry_after };
     let mut exact = now.and(after);
     let is_grpc = refused.head.as_ref().is_some_and(is_grpc);
@@ -144,19 +135,19 @@ pub(super) fn respond(
         response
     } else {
         let wording = if is_grpc { Wording::Grpc } else { *wording };
-        let mut response = match told {
-            Told::After(_) => {
-                let names = refused.snapshots.iter().map(|snapshot| snapshot.limit().name());
-                fields::refusal(wording, status, &names.collect::<Vec<_>>(), hint)
-            }
-            Told::Never(error) => {
+        let mut response = match never {
+            Some(error) => {
                 let why = match error.is_refused() {
                     true => "the limit grants nothing",
                     false => "the request costs more than the limit can ever grant",
                 };
                 fields::refusal_for_good(wording, status, error.limit(), why)
             }
-            Told::Undecided(detail) => fields::failure(wording, status, detail, hint),
+            None if now.is_none() => fields::failure(wording, status, detail, hint),
+            None => {
+                let names = refused.snapshots.iter().map(|snapshot| snapshot.limit().name());
+                fields::refusal(wording, status, &names.collect::<Vec<_>>(), hint)
+            }
         };
         if let Some(fields) = fields {
             fields.write(&mut response);
@@ -188,21 +179,17 @@ pub(super) fn respond_to_error(
 ) -> Response<Bytes> {
     let snapshots = error.snapshots();
     let (mut retry_after, shows) = (error.retry_after(), !style.dialects.is_none());
-    let fields = || shows.then(|| fields_of(snapshots, style.dialects));
-    let (status, told, fields) = if error.is_unavailable() {
+    let (status, fields) = if error.is_unavailable() {
         retry_after.get_or_insert(SOON);
-        (StatusCode::SERVICE_UNAVAILABLE, Told::Undecided(None), None)
+        (StatusCode::SERVICE_UNAVAILABLE, None)
     } else if error.is_too_large() {
         let policy = shows.then(|| FieldSet::policy_only(style.dialects, error.limit()));
-        (style.too_large.unwrap_or(StatusCode::PAYLOAD_TOO_LARGE), Told::Never(error), policy)
-    } else if error.limit().quota().is_none() {
-        (StatusCode::TOO_MANY_REQUESTS, Told::Never(error), fields())
+        (style.too_large.unwrap_or(StatusCode::PAYLOAD_TOO_LARGE), policy)
     } else {
-        let now = snapshots.first().map_or(Timestamp::UNIX_EPOCH, Snapshot::at);
-        (StatusCode::TOO_MANY_REQUESTS, Told::After(now), fields())
+        (StatusCode::TOO_MANY_REQUESTS, shows.then(|| fields_of(snapshots, style.dialects)))
     };
     let refused = RefusedRequest { head, status, snapshots, retry_after, error: Some(error) };
-    respond(style, &refused, told, fields)
+    respond(style, &refused, None, fields)
 }
 
 /// The fields that show how these limits stand; `None` if the style has none.

@@ -56,13 +56,13 @@ fn decide_all<'p>(
     head: &Head<'_>,
     mut first: Option<Demanded<'p>>,
 ) -> Action<Rejection<'p>> {
-    if plan.limiter.is_off() {
+    if plan.limiter.state.is_off {
         return Action::Run(uncharged(plan));
     }
     // Shadows are charged after the enforced rules, so that those decide as they would without them.
     let (mut demands, mut shadows) = (RuleDemands::new(), Vec::new());
     for (position, planned) in plan.iter().enumerate() {
-        if !planned.rule.applies_to(head, || plan.limiter.random().next()) {
+        if !planned.rule.applies_to(head, || plan.limiter.state.random.next()) {
             continue;
         }
         let demanded = first.take().unwrap_or_else(|| {
@@ -76,9 +76,9 @@ fn decide_all<'p>(
             Ok(None) => tell_unasked(plan, planned, Outcome::Exempt),
             // The key decides whether the rule is enforced. A client must not get out of a partly
             // enforced rule by a missing or malformed key, so such a request is always rejected.
-            Err(no_key) if planned.rule.is_enforced_on_some() => {
+            Err(failure) if planned.rule.is_enforced_on_some() => {
                 tell_unasked(plan, planned, Outcome::NoKey);
-                return Action::Reject(Rejection::NoKey(no_key));
+                return Action::Reject(Rejection::Failed(failure));
             }
             Err(_) => tell_unasked(plan, planned, Outcome::NoKey),
         }
@@ -91,10 +91,10 @@ fn decide_all<'p>(
 
 /// Tells the observers of a request that a rule does not charge.
 fn tell_unasked(plan: &Plan, planned: &PlannedRule, outcome: Outcome) {
-    if let Some(observers) = plan.limiter.observers() {
+    if let Some(observers) = &plan.limiter.state.observers {
         let is_enforced = planned.rule.is_enforced_on_some();
         let source = if is_enforced { DecisionSource::Layer } else { DecisionSource::Shadow };
-        observers.tell_unasked(source, &planned.rule.limit, outcome);
+        observers.tell_request(source, std::iter::once((&*planned.rule.limit, 0, outcome, None)));
     }
 }
 
@@ -124,11 +124,11 @@ fn act<'p>(
     shadows: Vec<Shadow>,
     decided: Decided,
 ) -> Action<Rejection<'p>> {
-    let jitter = || plan.limiter.random().up_to(plan.settings.jitter);
+    let jitter = || plan.limiter.state.random.up_to(plan.settings.jitter);
     match decided {
         Decided::Admitted(answer) => run(plan, on_admission(plan, &demands, &answer), shadows),
-        Decided::Reserved(answer, place) => {
-            match enqueue(plan, asking, jitter(), demands, shadows, answer, place) {
+        Decided::Reserved(answer, ticket) => {
+            match enqueue(plan, asking, jitter(), demands, shadows, answer, ticket) {
                 Ok(turn) => Action::Queue(turn),
                 Err(rejection) => Action::Reject(rejection),
             }
@@ -178,7 +178,7 @@ fn asking(plan: &Plan, demands: &[Demand<RuleLimit<'_>>]) -> (Asking, StatusCode
     // If the queue has no room, the request reserves no slot: it could not keep it.
     // Not counted yet: the store may admit the request at once. `enqueue` counts it.
     let checked = plan.waiters.check(&queue, || counted_keys(plan, demands));
-    let drain = plan.limiter.queues().time_to_drain();
+    let drain = plan.limiter.state.queues.time_to_drain();
     let longest = plan.mode(demands.iter().any(Demand::is_in_flight));
     let (mode, status) = match (checked, drain) {
         (Ok(()), None) => (longest, TOO_MANY),

@@ -73,8 +73,8 @@ impl RateLimiter {
     /// ```
     pub fn layer(&self, rule: impl IntoRule) -> RateLimitLayer {
         let settings = LayerSettings {
-            style: ResponseStyle::of(self.speech()),
-            on_failure: self.get_on_failure(),
+            style: ResponseStyle::of(&self.state.speech),
+            on_failure: self.state.on_failure,
             ..LayerSettings::default()
         };
         let rules = Rules { first: rule.into_rule(), rest: Vec::new(), settings };
@@ -555,7 +555,7 @@ impl<R> RateLimitLayer<R> {
 
 /// What is wrong with several rules for a store that charges one limit at a time, and the way out.
 fn one_at_a_time(limiter: &RateLimiter, rules: &Rules) -> Option<String> {
-    if limiter.backend().charges_several() {
+    if limiter.state.backend.charges_several() {
         return None;
     }
     let enforced = rules.iter().filter(|rule| rule.is_enforced_on_some());

@@ -214,11 +214,12 @@ impl RequestLedger {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Entries { charges, .. } = &*self.entries();
             let in_flight = charges.iter().filter(|entry| entry.grant.is_in_flight());
-            in_flight.for_each(|one| self.plan.limiter.uses().note_upgrade(one.grant.limit()));
+            in_flight.for_each(|one| self.plan.limiter.state.uses.note_upgrade(one.grant.limit()));
         }
         let head = ResponseHead::new(response);
+        let effect = |rule| Some(self.plan.rule_at(rule)?.rule.effect(&head));
         let effects: SmallVec<[Kept; 4]> =
-            rules.into_iter().map(|rule| self.effect(rule, &head)).collect();
+            rules.into_iter().map(|rule| effect(rule).unwrap_or(Kept::Unknown)).collect();
         for (entry, effect) in self.entries().charges.iter_mut().zip(effects) {
             entry.effect = effect;
         }
@@ -264,11 +265,6 @@ impl RequestLedger {
             drop(refunded.map(|permit| permit.settle_by(Settlement::LateRefund)));
         }
         self.fail();
-    }
-
-    fn effect(&self, rule: usize, response: &ResponseHead<'_>) -> Kept {
-        let planned = self.plan.rule_at(rule);
-        planned.map_or(Kept::Unknown, |planned| planned.rule.effect(response))
     }
 
     /// How the limits stood that are shadows for the request, or those that are enforced.

@@ -113,7 +113,7 @@ fn act(
     reading: Reading,
     remarks: Remarks,
 ) -> Action<Response<RefusalText>> {
-    let jitter = plan.limiter.random().up_to(plan.settings.jitter);
+    let jitter = plan.limiter.state.random.up_to(plan.settings.jitter);
     if reading.verdict() != Verdict::Admitted {
         let cost = explicit_cost.unwrap_or(1);
         let level = Level::new(limit, slice::from_ref(&reading), cost, at);
@@ -160,7 +160,7 @@ fn decide_keyless(
 #[cold]
 #[inline(never)]
 fn tell(plan: &Plan, limit: &Limit, cost: Option<u64>, reading: Reading) {
-    if let Some(observers) = plan.limiter.observers() {
+    if let Some(observers) = &plan.limiter.state.observers {
         let (source, cost) = (DecisionSource::Layer, cost.unwrap_or(1));
         observers.tell_reading(source, limit, cost, &reading);
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Response;
 
 use super::plan::Plan;
-use super::planned_rule::PlannedRule;
+use super::planned_rule::{Failure, PlannedRule};
 use super::reject::{Rejection, render};
 use crate::algebra::Terms;
 use crate::fields::SOON;
@@ -33,7 +33,7 @@ impl Plan {
     ///
     /// The response of the layer to a request without a key, or while the store fails.
     pub(crate) async fn look(&self, head: &Head<'_>) -> Result<Vec<Outlook>, Response<Bytes>> {
-        if self.limiter.is_off() {
+        if self.limiter.state.is_off {
             return Ok(Vec::new());
         }
         let (mut snapshots, mut in_flight) = (Vec::new(), false);
@@ -43,7 +43,7 @@ impl Plan {
             let key = match planned.key(head, planned.extract(head)) {
                 Ok(Some(key)) => key,
                 Ok(None) => continue,
-                Err(no_key) => return Err(respond(self, &Rejection::NoKey(no_key), head)),
+                Err(failure) => return Err(respond(self, failure, head)),
             };
             let limit = planned.choose(&self.limiter, head);
             let Some(limit) = limit.filter(|limit| planned.rule.enforces(limit.name(), &key))
@@ -60,7 +60,7 @@ impl Plan {
                 Ok(snapshot) => snapshots.push((planned, snapshot)),
                 Err(error) => {
                     let after = error.retry_after().unwrap_or(SOON);
-                    return Err(respond(self, &Rejection::Unavailable(after), head));
+                    return Err(respond(self, Failure::unavailable(after), head));
                 }
             }
         }
@@ -70,8 +70,9 @@ impl Plan {
     }
 }
 
-fn respond(plan: &Plan, rejection: &Rejection<'_>, head: &Head<'_>) -> Response<Bytes> {
-    render(plan, rejection, head).map(|text| text.bytes().cloned().unwrap_or_default())
+fn respond(plan: &Plan, failure: Failure, head: &Head<'_>) -> Response<Bytes> {
+    let response = render(plan, &Rejection::Failed(failure), head);
+    response.map(|text| text.bytes().cloned().unwrap_or_default())
 }
 
 impl Outlook {

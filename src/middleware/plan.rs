@@ -64,15 +64,15 @@ impl Plan {
         let gives_back =
             depends || settings.settles || settings.exposes || settings.refunds_dropped;
         for rule in rules.iter() {
-            limiter.uses().note_end(&rule.limit);
+            limiter.state.uses.note_end(&rule.limit);
             if rule.block_after.is_some() {
-                limiter.uses().note_counted(rule.limit.name());
+                limiter.state.uses.note_counted(rule.limit.name());
             }
         }
         let is_lone = rules.rest.is_empty() && rules.first.is_plain() && settings.queue.is_none();
         let mut plan = Self {
             is_lone,
-            is_observed: limiter.observers().is_some(),
+            is_observed: limiter.state.observers.is_some(),
             limiter,
             gives_back,
             tracks_charges: gives_back || rules.iter().any(Rule::may_shadow_in_flight),
@@ -118,7 +118,7 @@ impl Plan {
     /// The layer makes a service. Before its first one, the log is told what is wrong with its
     /// numbers.
     pub(super) fn check_setup(&self) {
-        if cfg!(feature = "tracing") && !self.limiter.is_off() {
+        if cfg!(feature = "tracing") && !self.limiter.state.is_off {
             self.uses.get_or_init(|| self.iter().map(|planned| self.enter(planned)).collect());
         }
     }
@@ -134,10 +134,10 @@ impl Plan {
     fn enter(&self, planned: &PlannedRule) -> Arc<LimitUse> {
         let rule = &planned.rule;
         if rule.is_key_replaced {
-            self.limiter.uses().note_replaced_key(&rule.limit);
+            self.limiter.state.uses.note_replaced_key(&rule.limit);
         }
         if let Some(why) = self.limiter.misfit(&rule.limit) {
-            self.limiter.uses().log_refuses_all(&rule.limit, &why);
+            self.limiter.state.uses.log_refuses_all(&rule.limit, &why);
         }
         let is_chosen = rule.chooser.is_some();
         let is_known = !is_chosen && rule.is_enforced_on_some();
@@ -145,7 +145,7 @@ impl Plan {
         let limit = Limit::clone(&rule.limit);
         let mode = self.mode(limit.quota().is_in_flight());
         let new = LimitUse { limit, is_chosen, cost, mode };
-        self.limiter.uses().enter(new, self.limiter.replacements().shared(&rule.limit))
+        self.limiter.state.uses.enter(new, self.limiter.state.replacements.shared(&rule.limit))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &PlannedRule> {
@@ -174,7 +174,7 @@ impl Plan {
     /// bucket; `None` if that has to be found out for each request.
     #[inline(always)]
     pub(super) fn usual(&self) -> Option<(&Arc<Limit>, Units)> {
-        match self.limiter.replacements().count() {
+        match self.limiter.state.replacements.count() {
             0 => Some((&self.first.rule.limit, self.first.units?)),
             count => self.usual_version(count),
         }
@@ -188,7 +188,7 @@ impl Plan {
         let known = self.in_force.load(Ordering::Acquire);
         let mut place = known % (VERSIONS + 1);
         if known / (VERSIONS + 1) != count {
-            let current = self.limiter.replacements().shared(&own.rule.limit);
+            let current = self.limiter.state.replacements.shared(&own.rule.limit);
             place = if Arc::ptr_eq(current, &own.rule.limit) { 0 } else { self.place_of(current)? };
             let found = count.checked_mul(VERSIONS + 1)?.checked_add(place)?;
             self.in_force.store(found, Ordering::Release);
@@ -225,7 +225,7 @@ impl Plan {
         }
         // Only numbers in force are kept: a limit that is chosen for a request is not one of them.
         let current =
-            self.limiter.replacements().get(&told.rule.limit).filter(|current| is(current))?;
+            self.limiter.state.replacements.get(&told.rule.limit).filter(|current| is(current))?;
         let place = self.place_of(current)?;
         self.versions.get(place.checked_sub(1)?)?.get()?.kept
     }

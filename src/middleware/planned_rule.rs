@@ -4,6 +4,7 @@
 
 use std::borrow::{Borrow, Cow};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use smallvec::SmallVec;
@@ -12,7 +13,7 @@ use super::log::{Log, log_no_key_in_shadow};
 use super::rule::{MissingKey, Rule};
 use super::setup_check::SetupCheck;
 use crate::algebra::{Terms, Units};
-use crate::fields::{KeptPolicy, PolicyText};
+use crate::fields::{KeptPolicy, PolicyText, SOON};
 use crate::key::{Extracted, Head, Key, KeyError, KeyExtractor};
 use crate::limiter::units_of;
 use crate::limiter::{Demand, Limit, RateLimiter};
@@ -48,7 +49,7 @@ pub(super) type RuleDemands<'p> = SmallVec<[Demand<RuleLimit<'p>>; 1]>;
 pub(super) type Shadow = Demand<RuleLimit<'static>>;
 
 /// What a rule demands for a request: nothing if that is not limited.
-pub(super) type Demanded<'p> = Result<Option<Demand<RuleLimit<'p>>>, NoKey>;
+pub(super) type Demanded<'p> = Result<Option<Demand<RuleLimit<'p>>>, Failure>;
 
 /// Makes the demand of the rule at this position.
 pub(super) fn demand(
@@ -134,7 +135,7 @@ impl PlannedRule {
         &self,
         head: &Head<'_>,
         extracted: Result<Extracted, KeyError>,
-    ) -> Result<Option<Key>, NoKey> {
+    ) -> Result<Option<Key>, Failure> {
         match extracted {
             Ok(Extracted::Key(key)) => Ok(Some(key)),
             Ok(Extracted::Exempt) => Ok(None),
@@ -144,7 +145,7 @@ impl PlannedRule {
 
     /// As [`key`](Self::key), for a request that has none.
     #[cold]
-    fn key_in_place(&self, head: &Head<'_>, error: &KeyError) -> Result<Option<Key>, NoKey> {
+    fn key_in_place(&self, head: &Head<'_>, error: &KeyError) -> Result<Option<Key>, Failure> {
         let Rule { limit, missing_key, key, .. } = &self.rule;
         let chosen = missing_key.filter(|_| error.is_missing());
         let status = match chosen {
@@ -166,7 +167,7 @@ impl PlannedRule {
             status => self.log.no_key(limit, error, status, chosen.is_some()),
         }
         match (status, chosen) {
-            (Some(status), _) => Err(NoKey::new(status, error, chosen.is_some())),
+            (Some(status), _) => Err(Failure::without_key(status, error, chosen.is_some())),
             (None, Some(MissingKey::Shared)) => Ok(Some(Key::GLOBAL)),
             (None, _) => Ok(None),
         }
@@ -180,12 +181,12 @@ impl PlannedRule {
         head: &Head<'_>,
     ) -> Option<LimitRef<'p>> {
         Some(match &self.rule.chooser {
-            None => Cow::Borrowed(limiter.replacements().shared(&self.rule.limit)),
+            None => Cow::Borrowed(limiter.state.replacements.shared(&self.rule.limit)),
             Some(choose) => {
                 let chosen = choose(head);
                 self.log.choice(&self.rule.limit, chosen.is_some());
                 let chosen = chosen?;
-                limiter.replacements().get(&chosen).map_or(Cow::Owned(chosen), Cow::Borrowed)
+                limiter.state.replacements.get(&chosen).map_or(Cow::Owned(chosen), Cow::Borrowed)
             }
         })
     }
@@ -205,22 +206,30 @@ fn fixed_units(rule: &Rule) -> Option<Units> {
     units_of(&rule.limit, cost, Terms::AT_ONCE).ok()
 }
 
-/// A request without a usable key, which is not to run.
-pub(super) struct NoKey {
+/// Nothing was decided about a request: its key is missing or cannot be used, the store failed, or the
+/// limiter is drained.
+pub(super) struct Failure {
     pub(super) status: StatusCode,
+    /// After which time the client may retry, if the status asks it to.
+    pub(super) after: Duration,
     /// What the body says of it.
     pub(super) detail: Option<Cow<'static, str>>,
     /// The value of `WWW-Authenticate`.
     pub(super) challenge: Option<&'static str>,
 }
 
-impl NoKey {
-    /// `is_chosen`: the configuration says what becomes of a request without a key.
-    pub(super) fn new(status: StatusCode, error: &KeyError, is_chosen: bool) -> Self {
+impl Failure {
+    pub(super) const fn unavailable(after: Duration) -> Self {
+        let (status, detail, challenge) = (StatusCode::SERVICE_UNAVAILABLE, None, None);
+        Self { status, after, detail, challenge }
+    }
+
+    /// Of a request without a usable key. `is_chosen`: the configuration says what becomes of one.
+    fn without_key(status: StatusCode, error: &KeyError, is_chosen: bool) -> Self {
         // Most tests install no log. What was chosen for clients has the body of production.
         let is_for_clients = is_chosen && !status.is_server_error();
         let is_told = cfg!(debug_assertions) && error.is_missing() && !is_for_clients;
         let challenge = error.challenge().filter(|_| status == StatusCode::UNAUTHORIZED);
-        Self { status, detail: is_told.then(|| error.message()), challenge }
+        Self { status, after: SOON, detail: is_told.then(|| error.message()), challenge }
     }
 }

@@ -14,15 +14,15 @@ use super::ledger::{RequestLedger, RunningLedger};
 use super::log::log_drained;
 use super::on_response::OnResponse;
 use super::plan::Plan;
-use super::planned_rule::{RuleDemands, RuleLimit, Shadow, to_static};
+use super::planned_rule::{Failure, RuleDemands, RuleLimit, Shadow, to_static};
 use super::reject::{Refusal, Rejection, TOO_MANY};
 use super::shadow;
 use super::waiter_counter::{KeyHashes, WaiterGuard};
 use crate::backend::BackendError;
 use crate::fields::{self, SOON};
 use crate::limiter::{
-    Asking, CompleteAnswer, Demand, Grant, Limit, Outcome, Place, QueueStay, QueueStep,
-    ReservedSlot, Unserved, wait_for_turn,
+    Asking, CompleteAnswer, Demand, Grant, Limit, LineTicket, Outcome, QueueStay, QueueStep,
+    ReservedSlot, wait_for_turn,
 };
 
 /// A request that waits, and then its turn. Dropping it frees the slot and the room in the queue for
@@ -57,11 +57,11 @@ pub(super) fn enqueue<'p>(
     demands: RuleDemands<'p>,
     shadows: Vec<Shadow>,
     answer: CompleteAnswer,
-    place: Place,
+    ticket: Option<LineTicket>,
 ) -> Result<PendingTurn, Rejection<'p>> {
     let owned = demands.iter().map(|demand| demand.with_limit(demand.limit.shared_limit()));
     let grants: Vec<_> = answer.grants(owned).collect();
-    let slot = place.hold(&plan.limiter, &answer, grants.iter());
+    let slot = plan.limiter.hold(ticket, &answer, grants.iter());
     let (Some(queue), Some(limit), Some(slot)) =
         (plan.settings.queue, Grant::slowest(grants.iter()).cloned(), slot)
     else {
@@ -102,26 +102,24 @@ fn wait(
 ) -> PendingTurn {
     Box::pin(async move {
         let expires = late.as_ref().and_then(|(after, _)| request.since.checked_add(*after));
-        let drains = Some(plan.limiter.queues().drain_end());
+        let drains = Some(plan.limiter.state.queues.drain_end());
         let slot = &mut *request.slot;
-        let unserved = match wait_for_turn(slot, jitter, drains, expires).await {
-            Ok(()) => return Ok(request),
-            Err(unserved) => unserved,
+        let Err(step) = wait_for_turn(slot, jitter, drains, expires).await else {
+            return Ok(request);
         };
         let QueuedRequest { slot, guard, stay, .. } = *request;
         // It has left. The store may be asked when it should come back.
         drop((slot, guard));
         // While the server shuts down, the refusal is not due to the client.
-        let is_drained = plan.limiter.queues().time_to_drain().is_some();
-        let has_expired = unserved == Unserved::Expired && !is_drained;
-        let late = late.filter(|_| has_expired);
-        let step = late.as_ref().map(|_| QueueStep::Expired);
+        let is_drained = plan.limiter.state.queues.time_to_drain().is_some();
+        let step = if is_drained { QueueStep::Drained } else { step };
+        let late = late.filter(|_| step == QueueStep::Expired);
         if let Some(stay) = stay {
-            stay.end(step.unwrap_or(QueueStep::Drained));
+            stay.end(step);
         }
         let Some((_, refusal)) = late else {
             log_drained(plan.limit());
-            return Err(Rejection::Unavailable(SOON));
+            return Err(Rejection::Failed(Failure::unavailable(SOON)));
         };
         // What a new request would be told that costs the same.
         Err(match plan.limiter.look(&refusal.demands).await {
@@ -162,7 +160,7 @@ impl QueuedRequest {
         // If the call panics, the request has run all the same.
         let called = catch_unwind(AssertUnwindSafe(|| service.call(request)));
         // After the call, so that the requests behind this one call the service after it.
-        let used = slot.use_up();
+        let turn = slot.use_up();
         if let Some(stay) = stay {
             stay.end(QueueStep::Served);
         }
@@ -172,7 +170,7 @@ impl QueuedRequest {
         let future = called.unwrap_or_else(|panic| resume_unwind(panic));
         let timing = fields::server_timing(&limit, waited);
         let fields = plan.sends_fields.then(|| {
-            let levels: Vec<_> = grants.iter().map(|grant| used.level(grant)).collect();
+            let levels: Vec<_> = grants.iter().map(|grant| grant.level_at(turn)).collect();
             if let Some(running) = &running {
                 running.0.stand(&levels);
             }

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 
 use super::body::RefusalText;
-use super::call_response::{Told, is_grpc, respond, respond_to_error};
+use super::call_response::{is_grpc, respond, respond_to_error};
 use super::log::{log_refused, log_unasked};
 use super::on_refusal::RefusedRequest;
 use super::plan::Plan;
-use super::planned_rule::{NoKey, RuleDemands, RuleLimit, to_static};
+use super::planned_rule::{Failure, RuleDemands, RuleLimit, to_static};
 use crate::backend::{Answer, BackendError};
 use crate::fields::{self, RetryHint, SOON, Wording};
 use crate::key::Head;
@@ -26,10 +25,8 @@ pub(super) enum Rejection<'p> {
     /// No wait helps, and the store was not asked: it costs more than a limit can ever grant, or a
     /// limit grants nothing.
     Unasked(RateLimited),
-    /// Its key is missing or cannot be used.
-    NoKey(NoKey),
-    /// The store failed or the limiter is drained. The client may retry after this time.
-    Unavailable(Duration),
+    /// Nothing was decided about it.
+    Failed(Failure),
 }
 
 pub(super) struct Refusal<'p> {
@@ -84,7 +81,7 @@ impl Refusal<'static> {
 impl Rejection<'_> {
     /// The store has not decided.
     pub(super) fn unavailable(error: &BackendError) -> Self {
-        Self::Unavailable(error.retry_after().unwrap_or(SOON))
+        Self::Failed(Failure::unavailable(error.retry_after().unwrap_or(SOON)))
     }
 }
 
@@ -102,15 +99,15 @@ pub(super) fn render(
             log_unasked(error, "");
             respond_to_error(&plan.settings.style, error, Some(*head))
         }
-        Rejection::NoKey(NoKey { status, detail, challenge }) => {
-            let mut response = render_status(plan, *status, detail.as_deref(), SOON, head);
+        Rejection::Failed(Failure { status, detail, challenge, after }) => {
+            let retry_after = (*status == StatusCode::SERVICE_UNAVAILABLE).then_some(*after);
+            let (head, status) = (Some(*head), *status);
+            let refused = RefusedRequest { head, status, snapshots: &[], retry_after, error: None };
+            let mut response = respond(&plan.settings.style, &refused, detail.as_deref(), None);
             if let Some(scheme) = challenge {
                 fields::put_challenge(&mut response, scheme);
             }
             response
-        }
-        Rejection::Unavailable(after) => {
-            render_status(plan, StatusCode::SERVICE_UNAVAILABLE, None, *after, head)
         }
     };
     omit_body_for_head(head, response.map(RefusalText::new))
@@ -138,17 +135,9 @@ pub(super) fn render_refusal(
     snapshots.iter().for_each(|snapshot| log_refused(&plan.lacks_key, snapshot.limit(), after));
     let style = &plan.settings.style;
     let fields = plan.sends_fields.then(|| plan.fields_by(demands, outcome));
-    let refused = RefusedRequest {
-        head: Some(*head),
-        status,
-        snapshots: &snapshots,
-        retry_after: after,
-        error: None,
-    };
-    omit_body_for_head(
-        head,
-        respond(style, &refused, Told::After(outcome.at()), fields).map(RefusalText::new),
-    )
+    let (shown, snapshots, retry_after) = (Some(*head), &*snapshots, after);
+    let refused = RefusedRequest { head: shown, status, snapshots, retry_after, error: None };
+    omit_body_for_head(head, respond(style, &refused, None, fields).map(RefusalText::new))
 }
 
 /// Renders the refusal by the only limit of a layer from the text that is kept of it; `None` if the layer
@@ -190,20 +179,6 @@ pub(super) fn render_failure(
     let wording = if is_grpc(head) { Wording::Grpc } else { Wording::ProblemDetails };
     let response = fields::failure(wording, status, detail, RetryHint::SOON);
     omit_body_for_head(head, response.map(RefusalText::new))
-}
-
-/// Renders another status. A 503 asks the client to retry after so long.
-fn render_status(
-    plan: &Plan,
-    status: StatusCode,
-    detail: Option<&str>,
-    after: Duration,
-    head: &Head<'_>,
-) -> Response<Bytes> {
-    let retry_after = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(after);
-    let head = Some(*head);
-    let refused = RefusedRequest { head, status, snapshots: &[], retry_after, error: None };
-    respond(&plan.settings.style, &refused, Told::Undecided(detail), None)
 }
 
 pub(super) const TOO_MANY: StatusCode = StatusCode::TOO_MANY_REQUESTS;

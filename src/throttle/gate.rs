@@ -40,7 +40,7 @@ impl<T> Gate<T> {
     /// The limit, with the numbers in force.
     #[cfg(feature = "middleware")]
     pub(super) fn limit(&self) -> &Limit {
-        self.charge.limiter.replacements().shared(&self.charge.limit)
+        self.charge.limiter.state.replacements.shared(&self.charge.limit)
     }
 
     #[cfg(feature = "middleware")]

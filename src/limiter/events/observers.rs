@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-#[cfg(feature = "tracing")]
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -124,7 +123,6 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 pub(crate) struct Observers {
     all: Vec<Arc<dyn Observer>>,
     /// Whether a panic of one of them was logged.
-    #[cfg(feature = "tracing")]
     has_panicked: Arc<AtomicBool>,
 }
 
@@ -133,11 +131,7 @@ impl Observers {
     pub(crate) fn with(before: Option<&Arc<Self>>, observer: impl Observer) -> Arc<Self> {
         let mut all = before.map(|before| before.all.clone()).unwrap_or_default();
         all.push(Arc::new(observer));
-        Arc::new(Self {
-            all,
-            #[cfg(feature = "tracing")]
-            has_panicked: Arc::default(),
-        })
+        Arc::new(Self { all, has_panicked: Arc::default() })
     }
 
     /// Tells all of them, unless one of them asks: it would be told of itself without end.
@@ -166,8 +160,8 @@ impl Observers {
         }
         let _ = TOLD.try_with(|told| told.borrow_mut().pop());
         // Logged and dropped after that: both run code of others, which may panic again.
-        #[cfg(feature = "tracing")]
         if !panics.is_empty() && !self.has_panicked.swap(true, Ordering::Relaxed) {
+            #[cfg(feature = "tracing")]
             tracing::error!("an observer panicked, which changes no decision (logged once)");
         }
         drop(panics);

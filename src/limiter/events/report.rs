@@ -18,29 +18,6 @@ use crate::limiter::rate_limited::RateLimited;
 use crate::limiter::snapshot::wait_of;
 
 impl Observers {
-    /// Tells of one limit, for which the store was not asked.
-    pub(crate) fn tell_unasked(&self, source: DecisionSource, limit: &Limit, outcome: Outcome) {
-        self.tell_decision(&Decision {
-            limit,
-            outcome,
-            source,
-            cost: 0,
-            wait: None,
-            is_main: true,
-        });
-    }
-
-    /// Tells of demands that the store has not decided.
-    pub(crate) fn tell_undecided<L: Borrow<Limit>>(
-        &self,
-        source: DecisionSource,
-        demands: &[Demand<L>],
-        outcome: Outcome,
-    ) {
-        let decisions = demands.iter().map(|one| (one.limit(), one.cost, outcome, None));
-        self.tell_request(source, decisions);
-    }
-
     /// Tells of a complete answer of the store. If the request was denied, `denied` is the outcome of
     /// the limits that denied it.
     pub(crate) fn tell_answer<L: Borrow<Limit>>(
@@ -88,7 +65,6 @@ impl Observers {
         demands: &[Demand<L>],
         error: &RateLimited,
     ) {
-        let outcome = if error.is_too_large() { Outcome::TooLarge } else { Outcome::Refused };
         let is_denied = |nth: usize, demand: &Demand<L>| {
             let is_before =
                 |one: &&Demand<L>| one.limit() == demand.limit() && one.key == demand.key;
@@ -98,7 +74,7 @@ impl Observers {
         };
         let denied = (demands.iter().enumerate()).position(|(nth, one)| is_denied(nth, one));
         let decisions = demands.iter().enumerate().map(|(nth, demand)| {
-            let outcome = if Some(nth) == denied { outcome } else { Outcome::NotTaken };
+            let outcome = if Some(nth) == denied { error.kind() } else { Outcome::NotTaken };
             (demand.limit(), demand.cost, outcome, None)
         });
         self.tell_request(source, decisions);
@@ -106,7 +82,7 @@ impl Observers {
 
     /// Tells of all limits of a request, each with its cost, outcome and wait. Together, as which of
     /// the decisions is the main one is known only when all of them are.
-    fn tell_request<'a>(
+    pub(crate) fn tell_request<'a>(
         &self,
         source: DecisionSource,
         limits: impl Iterator<Item = (&'a Limit, u64, Outcome, Option<Duration>)>,

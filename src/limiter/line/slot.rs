@@ -8,10 +8,11 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::LineDriver;
-use crate::backend::{Adjustment, Backend, LineTicket, Memory, WaiterStatus};
+use crate::backend::{Adjustment, Backend, LineTicket, Memory, Reading, WaiterStatus};
 use crate::clock::Timestamp;
-use crate::limiter::grant::{Grant, PaidBucket};
-use crate::limiter::queue::{QueueBucket, ReservedSlot, Unserved, UsedTurn, later, paid_buckets};
+use crate::limiter::events::QueueStep;
+use crate::limiter::grant::Grant;
+use crate::limiter::queue::{QueueBucket, ReservedSlot, later, paid_buckets};
 
 /// A place in the line of each bucket that has not granted yet.
 ///
@@ -23,7 +24,7 @@ pub(crate) struct LineSlot {
     store: Arc<dyn Backend>,
     ticket: LineTicket,
     /// What was taken from each bucket.
-    parts: Box<[(QueueBucket, PaidBucket)]>,
+    parts: Box<[(QueueBucket, Reading)]>,
     /// The instant that the caller was told; once it is granted, that of the grant.
     at: Timestamp,
     /// The first of these, by the clock of the runtime.
@@ -85,7 +86,7 @@ impl ReservedSlot for LineSlot {
         }
     }
 
-    fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, Unserved> {
+    fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, QueueStep> {
         let mut status = self.ticket.waiter.poll(cx.waker());
         // The waker is stored by now, so a grant by another thread wakes the task, whatever happens
         // in between.
@@ -105,7 +106,7 @@ impl ReservedSlot for LineSlot {
                 Ok(None)
             }
             WaiterStatus::Waiting => Ok(Some(self.deadline())),
-            WaiterStatus::Drained => Err(Unserved::Drained),
+            WaiterStatus::Drained => Err(QueueStep::Drained),
         }
     }
 
@@ -116,10 +117,9 @@ impl ReservedSlot for LineSlot {
         }
     }
 
-    fn use_up(mut self: Box<Self>) -> UsedTurn {
+    fn use_up(mut self: Box<Self>) -> Timestamp {
         self.is_held = false;
-        let parts = std::mem::take(&mut self.parts).into_iter();
-        UsedTurn::new(self.at, parts.map(|(bucket, paid)| (bucket, paid.reading.state())))
+        self.at
     }
 }
 
@@ -132,9 +132,9 @@ impl Drop for LineSlot {
             // it refunds those, and the others lose the place in line. A check here could be
             // outdated at once, and a grant after it would be lost.
             let mut refunds = SmallVec::<[Adjustment<'_>; 2]>::new();
-            for (bucket, paid) in &self.parts {
-                let refund = Adjustment::refund(bucket.id(), bucket.bucket(), paid.reading.units());
-                refunds.push(refund.with_mark(paid.reading.mark()));
+            for (bucket, reading) in &self.parts {
+                let refund = Adjustment::refund(bucket.id(), bucket.bucket(), reading.units());
+                refunds.push(refund.with_mark(reading.mark()));
             }
             lines.leave(&self.ticket, &refunds);
         }

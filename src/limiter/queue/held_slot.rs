@@ -7,9 +7,10 @@ use std::task::Context;
 use tokio::time::Instant;
 
 use super::registry::{QueueRegistry, SharedQueue};
-use super::reserved_slot::{ReservedSlot, Unserved, UsedTurn, paid_buckets, sort_taken};
+use super::reserved_slot::{ReservedSlot, paid_buckets, sort_taken};
 use super::time_slot::{SlotKey, TimeSlot};
 use crate::clock::Timestamp;
+use crate::limiter::events::QueueStep;
 use crate::limiter::grant::Grant;
 
 /// A slot that a reservation holds, then its place in the queue, then its turn.
@@ -46,9 +47,9 @@ impl HeldSlot {
         let (buckets, taken) = sort_taken(paid_buckets(grants).collect());
         let made = registry.event(now);
         let after = buckets.iter().zip(&taken);
-        let after = after.map(|(part, taken)| (part.bucket(), taken.reading.state()));
+        let after = after.map(|(part, taken)| (part.bucket(), taken.state()));
         let key = SlotKey::new(after, at, made.number);
-        let own = TimeSlot { key, taken, made };
+        let own = TimeSlot { key, taken, made, retries: 0 };
         Self { queue: registry.queue_for(buckets, now), own, state: HeldState::Held }
     }
 }
@@ -71,20 +72,17 @@ impl ReservedSlot for HeldSlot {
         turn
     }
 
-    fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, Unserved> {
+    fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, QueueStep> {
         let now = Instant::now();
         self.queue.with(|waiters| waiters.poll(self.own.key, cx.waker(), now))
     }
 
-    fn use_up(mut self: Box<Self>) -> UsedTurn {
+    fn use_up(mut self: Box<Self>) -> Timestamp {
         self.state = HeldState::Used;
-        let granted = self.queue.with(|waiters| waiters.take_granted(self.own.key));
+        let granted = self.queue.with(|waiters| waiters.use_up(self.own.key));
         // If it runs by a free slot, its own is free.
         self.queue.undo_free_slots();
-        let at = granted.as_ref().map_or(self.at(), |granted| granted.at);
-        let taken = granted.iter().flat_map(|granted| &granted.slot.taken);
-        let parts = self.queue.buckets.iter().cloned();
-        UsedTurn::new(at, parts.zip(taken.map(|taken| taken.reading.state())))
+        granted.unwrap_or(self.at())
     }
 }
 

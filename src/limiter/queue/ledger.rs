@@ -50,26 +50,9 @@ pub(super) struct Ledger<Q> {
     awaiting: Vec<Arc<Q>>,
 }
 
-/// The latest returns that are no longer listed. No reservation before them is undone.
-#[derive(Clone, Copy, Debug, Default)]
-struct Forgotten {
-    /// When the store made the latest of those that it answered.
-    at: Option<Timestamp>,
-    /// Until when the latest of those without an answer counts.
-    until: Option<Instant>,
-}
-
-impl Forgotten {
-    fn max(self, other: Self) -> Self {
-        Self { at: self.at.max(other.at), until: self.until.max(other.until) }
-    }
-
-    /// Whether one of these returns may have come after a reservation.
-    fn is_after(&self, made: &StoreEvent) -> bool {
-        self.at.is_some_and(|at| made.at <= at)
-            || self.until.is_some_and(|until| made.heard <= until)
-    }
-}
+/// The latest returns that are no longer listed: when the store made the last of those that it answered,
+/// and until when the last of those without an answer counts. No reservation before them is undone.
+type Forgotten = (Option<Timestamp>, Option<Instant>);
 
 /// How many returns of each kind are listed. A reservation that is older than these is not undone.
 const MAX_RETURNS: usize = 1_024;
@@ -121,19 +104,20 @@ impl<Q> Ledger<Q> {
         if self.answered.len() > MAX_RETURNS
             && let Some((oldest, _)) = self.answered.pop_front()
         {
-            self.forgotten.at = self.forgotten.at.max(Some(oldest.at));
+            self.forgotten.0 = self.forgotten.0.max(Some(oldest.at));
         }
         if self.unanswered.len() > MAX_RETURNS
             && let Some((oldest, _)) = self.unanswered.pop_front()
         {
-            self.forgotten.until = self.forgotten.until.max(Some(oldest));
+            self.forgotten.1 = self.forgotten.1.max(Some(oldest));
         }
     }
 
     /// The most units that may have been returned since a reservation; `None` if that is no longer
     /// known.
     pub(super) fn returned_since(&self, made: &StoreEvent) -> Option<Units> {
-        if self.forgotten.is_after(made) {
+        let (at, until) = self.forgotten;
+        if at.is_some_and(|at| made.at <= at) || until.is_some_and(|until| made.heard <= until) {
             return None;
         }
         let answered = self.answered.iter().filter(|(event, _)| !event.is_before(made));
@@ -187,11 +171,12 @@ impl<Q> Ledger<Q> {
         std::mem::take(&mut self.awaiting)
     }
 
-    /// All its returns, as those of a ledger that is dropped.
-    fn to_forgotten(&self) -> Forgotten {
-        let at = self.answered.iter().map(|(event, _)| event.at).max();
-        let until = self.unanswered.iter().map(|(until, _)| *until).max();
-        self.forgotten.max(Forgotten { at, until })
+    /// Adds all its returns to those of ledgers that were dropped.
+    fn drop_returns(&self, (at, until): &mut Forgotten) {
+        let answered = self.answered.iter().map(|(event, _)| event.at).max();
+        let unanswered = self.unanswered.iter().map(|(until, _)| *until).max();
+        *at = self.forgotten.0.max(answered).max(*at);
+        *until = self.forgotten.1.max(unanswered).max(*until);
     }
 }
 
@@ -237,7 +222,7 @@ impl<Q> Ledgers<Q> {
             // A count of one cannot rise here: new handles come from `get` alone.
             let is_used = Arc::strong_count(ledger) > 1;
             if !is_used {
-                *forgotten = forgotten.max(lock(ledger).to_forgotten());
+                lock(ledger).drop_returns(forgotten);
             }
             is_used
         });

@@ -72,18 +72,14 @@ impl QueueRegistry {
     /// last of them waits; how many have left.
     pub(crate) fn status(&self, limit: &str, key: &Key) -> (usize, Duration, u64) {
         let (queues, now) = (lock(&self.queues).all(), Instant::now());
-        let concerned = queues.iter().filter(|queue| {
-            queue.buckets.iter().any(|part| part.limit.name() == limit && part.key == *key)
-        });
-        concerned.fold(
-            Default::default(),
-            |(count, longest, left): (usize, Duration, u64), queue| {
-                let (waiting, until, leavers) = queue.with(|waiters| waiters.status());
-                let wait =
-                    until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-                (count.saturating_add(waiting), longest.max(wait), left.saturating_add(leavers))
-            },
-        )
+        let is_of = |part: &QueueBucket| part.limit.name() == limit && part.key == *key;
+        let (mut waiting, mut longest, mut left) = (0_usize, Duration::ZERO, 0_u64);
+        for queue in queues.iter().filter(|queue| queue.buckets.iter().any(is_of)) {
+            let (waiters, wait, leavers) = queue.with(|waiters| waiters.status(now));
+            (waiting, longest) = (waiting.saturating_add(waiters), longest.max(wait));
+            left = left.saturating_add(leavers);
+        }
+        (waiting, longest, left)
     }
 
     /// The queue on these buckets, for a slot that the store has reserved at `now`.
@@ -299,7 +295,6 @@ mod tests {
     use crate::backend::{Key, Reading};
     use crate::clock::Timestamp;
     use crate::limiter::Limit;
-    use crate::limiter::grant::PaidBucket;
     use crate::quota::{HOUR, Quota};
 
     fn bucket(key: u64, rate: u64) -> QueueBucket {
@@ -309,8 +304,7 @@ mod tests {
 
     fn set(buckets: impl IntoIterator<Item = QueueBucket>) -> Arc<[QueueBucket]> {
         let after = State { value: 0, ts: Timestamp::UNIX_EPOCH };
-        let taken =
-            PaidBucket { shard: 0, reading: Reading::in_micros(Verdict::Admitted, after, 1, 0) };
+        let taken = Reading::in_micros(Verdict::Admitted, after, 1, 0);
         let taken = buckets.into_iter().map(|part| (part, taken));
         sort_taken(taken.collect()).0
     }

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::algebra::{Bucket, State, Units};
+use crate::backend::Reading;
 use crate::clock::Timestamp;
-use crate::limiter::grant::PaidBucket;
 
 /// The position of a slot among all slots of its queue: the order in which the buckets granted
 /// them.
@@ -68,8 +68,11 @@ impl StoreEvent {
 pub(super) struct TimeSlot {
     pub(super) key: SlotKey,
     /// What was taken from each bucket of the queue, in the order of the set; nearly always one.
-    pub(super) taken: SmallVec<[PaidBucket; 1]>,
+    pub(super) taken: SmallVec<[Reading; 1]>,
     pub(super) made: StoreEvent,
+    /// How often the store has refused to undo it while returns were pending: perhaps only because it
+    /// had not carried out such a return yet.
+    pub(super) retries: u8,
 }
 
 impl TimeSlot {
@@ -78,14 +81,13 @@ impl TimeSlot {
     }
 
     pub(super) fn cost(&self) -> Cost {
-        self.taken.iter().map(|taken| taken.reading.units()).collect()
+        self.taken.iter().map(Reading::units).collect()
     }
 
     /// Whether a waiter of this cost can use it. A cost of zero would swallow a whole slot.
     pub(super) fn fits(&self, cost: &Cost) -> bool {
         let mut parts = self.taken.iter().zip(cost);
-        parts.all(|(taken, units)| *units <= taken.reading.units())
-            && cost.iter().any(|&units| units > 0)
+        parts.all(|(taken, units)| *units <= taken.units()) && cost.iter().any(|&units| units > 0)
     }
 }
 

@@ -87,9 +87,9 @@ impl SharedQueue {
             };
             let parts = self.buckets.iter().zip(&slot.taken);
             let undos = parts.zip(expected).map(|((part, taken), after)| {
-                let units = taken.reading.units();
+                let units = taken.units();
                 let undo = Adjustment::undo(part.id(), part.bucket(), units, after);
-                undo.with_unpaid(taken.unpaid())
+                undo.with_unpaid(taken.unpaid().of(units))
             });
             let undos: SmallVec<[Adjustment<'_>; 2]> = undos.collect();
             let queue = Arc::clone(self);
@@ -158,23 +158,26 @@ impl SharedQueue {
     fn expected(&self, slot: &TimeSlot) -> Option<SmallVec<[State; 2]>> {
         let parts = self.buckets.iter().zip(&self.ledgers);
         let states = parts.zip(&slot.taken).map(|((part, ledger), taken)| {
-            let is_forgiven = self.resets.has_forgiven(part.id(), taken.reading.mark());
+            let is_forgiven = self.resets.has_forgiven(part.id(), taken.mark());
             let returned = lock(ledger).returned_since(&slot.made).filter(|_| !is_forgiven)?;
-            Some(part.bucket().with_returned(taken.reading.state(), returned))
+            Some(part.bucket().with_returned(taken.state(), returned))
         });
         states.collect()
     }
 
     /// Records that the store has refused to undo a slot. `over_counted` says whether a return was
     /// counted that it may not have carried out yet, and has perhaps refused for that alone.
-    fn record_refusal(self: &Arc<Self>, slot: TimeSlot, over_counted: bool) {
-        let is_awaited = self.with(|waiters| {
-            waiters.record_refusal(slot, Instant::now());
-            over_counted && waiters.awaits_return()
-        });
+    fn record_refusal(self: &Arc<Self>, mut slot: TimeSlot, over_counted: bool) {
+        slot.retries = slot.retries.saturating_add(u8::from(over_counted));
+        let is_awaited = over_counted && slot.retries <= MAX_RETRIES;
+        self.with(|waiters| waiters.record_refusal(slot, Instant::now()));
         let awaiting = self.ledgers.iter().map(|ledger| lock(ledger).await_return(self));
         if is_awaited && !awaiting.fold(false, |any, one| any | one) {
             self.with(WaitQueue::retry_undo);
         }
     }
 }
+
+/// How often one slot is tried again after a pending return. In a busy process some return is
+/// always pending, and each of these tries is one more call of the store.
+const MAX_RETRIES: u8 = 4;

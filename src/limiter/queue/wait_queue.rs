@@ -25,14 +25,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::task::Waker;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::reserved_slot::Unserved;
 use super::store_clock::StoreClock;
 use super::time_slot::{Cost, CreationKey, SlotKey, TimeSlot};
 use crate::clock::Timestamp;
+use crate::limiter::events::QueueStep;
 
 /// How many slots are looked at for a waiter that can use a free one, when its instant has come.
 const MAX_LOOKS: usize = 256;
@@ -40,10 +41,6 @@ const MAX_LOOKS: usize = 256;
 /// How many free slots are kept when there are twice as many. A layer's queue has at most 1,000
 /// waiters unless set, and all of them may leave while the store is asked about the slot of the first.
 const MAX_FREE: usize = 1_000;
-
-/// How often one slot is tried again after a pending return. In a busy process some return is
-/// always pending, and each of these tries is one more call of the store.
-const MAX_RETRIES: u8 = 4;
 
 /// The waiters of one set of buckets, and their slots.
 ///
@@ -62,17 +59,16 @@ pub(super) struct WaitQueue {
     /// them: its work would run later than the instant for which the store granted these units,
     /// beside the work of that later time.
     past: Vec<TimeSlot>,
-    /// The waiters that have their turn but do not run yet, each by the slot that it has reserved.
-    granted: HashMap<SlotKey, WaiterGrant>,
+    /// The waiters that have their turn but do not run yet, each by the slot that it has reserved: when
+    /// its work may run, by the store's clock, and the slot that it uses. It has none if it uses units
+    /// that another request has returned.
+    granted: HashMap<SlotKey, (Timestamp, Option<TimeSlot>)>,
     /// Whether the store was asked to undo a slot and has not answered. There is one such call at a
     /// time: a store that answers late may carry out several in any order, and refuse all but one.
     is_undoing: bool,
     /// The slot that the store refused to undo. Neither it nor an older one is tried until
     /// something has changed.
     refused: Option<CreationKey>,
-    /// The slot that was last refused while returns were pending, and how often. The store may have
-    /// refused only because it had not carried out such a return yet.
-    awaited: Option<(CreationKey, u8)>,
     /// The slot by which the ledgers know this queue.
     pub(super) kept_by: Option<CreationKey>,
     /// Converts the instants of all slots to the clock of this process.
@@ -103,23 +99,13 @@ struct Waiter {
     is_drainable: bool,
 }
 
-/// What a waiter holds from its turn until its work runs.
-#[derive(Debug)]
-pub(super) struct WaiterGrant {
-    /// When its work may run, by the store's clock.
-    pub(super) at: Timestamp,
-    /// The slot that it uses; or its own, which is free, if it uses units that another request has
-    /// returned.
-    pub(super) slot: TimeSlot,
-    uses_returned: bool,
-}
-
 impl WaitQueue {
-    /// How many wait, until when the last of them waits, and how many have left.
-    pub(super) fn status(&self) -> (usize, Option<Instant>, u64) {
+    /// How many wait, for how long the last of them waits, and how many have left.
+    pub(super) fn status(&self, now: Instant) -> (usize, Duration, u64) {
         let last = self.classes.values().filter(|class| !class.waiters.is_empty());
         let until = last.filter_map(|class| class.slot_before(0)).max();
-        (self.waiters.len(), until.map(|last| self.due(last)), self.leavers)
+        let wait = until.map(|last| self.due(last).saturating_duration_since(now));
+        (self.waiters.len(), wait.unwrap_or_default(), self.leavers)
     }
 
     /// The instant of a slot, by the clock of this process.
@@ -158,7 +144,7 @@ impl WaitQueue {
         own: SlotKey,
         waker: &Waker,
         now: Instant,
-    ) -> Result<Option<Instant>, Unserved> {
+    ) -> Result<Option<Instant>, QueueStep> {
         // All of them, in the order of their slots, and not this waiter alone: the timers of
         // several waiters may fire in any order.
         self.grant_due(now, Some(own));
@@ -167,7 +153,7 @@ impl WaitQueue {
         answer
     }
 
-    fn answer(&mut self, own: SlotKey, waker: &Waker) -> Result<Option<Instant>, Unserved> {
+    fn answer(&mut self, own: SlotKey, waker: &Waker) -> Result<Option<Instant>, QueueStep> {
         if self.granted.contains_key(&own) {
             return Ok(None);
         }
@@ -177,15 +163,15 @@ impl WaitQueue {
         let next = self.next_two().into_iter().filter(|(waiter, _)| *waiter == own);
         let until = next.map(|(_, due)| due).fold(self.due(own), Instant::min);
         // Neither granted nor in line: only a drain removes a waiter that still has its handle.
-        let waiter = self.waiters.get_mut(&own).ok_or(Unserved::Drained)?;
+        let waiter = self.waiters.get_mut(&own).ok_or(QueueStep::Drained)?;
         waiter.alarm = until;
         self.discard.extend(replace_waker(&mut waiter.waker, waker));
         Ok(Some(until))
     }
 
-    /// Takes out what a waiter was granted, since its work runs now or its future was dropped.
-    pub(super) fn take_granted(&mut self, own: SlotKey) -> Option<WaiterGrant> {
-        self.granted.remove(&own)
+    /// Takes out a waiter whose work runs now. Returns when it was granted.
+    pub(super) fn use_up(&mut self, own: SlotKey) -> Option<Timestamp> {
+        self.granted.remove(&own).map(|(at, _)| at)
     }
 
     /// Removes a waiter that was dropped. Returns whether it was granted units that another request
@@ -194,12 +180,12 @@ impl WaitQueue {
         // First, so that a waiter whose instant has come gives up a slot that is due, and not its
         // place in line: the two are handed on by different rules.
         self.grant_due(now, Some(own));
-        let (granted, gone) = (self.take_granted(own), self.take_waiter(own));
+        let (granted, gone) = (self.granted.remove(&own), self.take_waiter(own));
         // It is neither if it was drained, and was counted when it was removed.
         self.leavers = self.leavers.saturating_add(u64::from(granted.is_some() || gone.is_some()));
         self.discard.extend(gone.and_then(|gone| gone.waker));
-        let uses_returned = granted.as_ref().is_some_and(|granted| granted.uses_returned);
-        self.past.extend(granted.filter(|_| !uses_returned).map(|granted| granted.slot));
+        let uses_returned = matches!(granted, Some((_, None)));
+        self.past.extend(granted.and_then(|(_, slot)| slot));
         // Those that moved forward may now be the first two, and their timers are set to later
         // instants.
         self.wake_next();
@@ -280,16 +266,6 @@ impl WaitQueue {
         self.refused = None;
     }
 
-    /// Whether the refused slot is to be tried again once the pending returns are answered: not if
-    /// that was in vain `MAX_RETRIES` times.
-    pub(super) fn awaits_return(&mut self) -> bool {
-        let before = self.awaited.filter(|(slot, _)| Some(*slot) == self.refused);
-        let times = before.map_or(1, |(_, times)| times.saturating_add(1));
-        // Counted for each slot apart, by its creation: another slot begins at one again.
-        self.awaited = self.refused.map(|slot| (slot, times));
-        times <= MAX_RETRIES
-    }
-
     /// Removes the drainable waiters that would run after `end`, and wakes them. Waiters that are
     /// due are granted first.
     pub(super) fn drain(&mut self, end: Instant, now: Instant) {
@@ -322,14 +298,14 @@ impl WaitQueue {
         // would never add up for a large one at the front.
         let [first, _] = self.first_two();
         let (own, slot) = first?;
-        let (slot, cost) = (slot.clone(), slot.cost());
+        let cost = slot.cost();
         if !covers(&cost, at) {
             return None;
         }
         // `time_at` may be a little early: not before the reservation, nor after its own slot.
         let at = at.max(slot.made.at).min(slot.key.at());
         // As if it had left: its slot goes to the waiters behind it.
-        self.grant(own, WaiterGrant { at, slot, uses_returned: true }, None);
+        self.grant(own, (at, None), None);
         self.wake_next();
         Some(cost)
     }
@@ -347,8 +323,7 @@ impl WaitQueue {
             let own = self.first_of(&slot.cost()).or_else(|| self.first_that_fits(slot));
             let Some(slot) = self.take(key) else { return };
             if let Some(own) = own {
-                let grant = WaiterGrant { at: key.at(), slot, uses_returned: false };
-                self.grant(own, grant, except);
+                self.grant(own, (key.at(), Some(slot)), except);
             }
         }
     }
@@ -364,7 +339,12 @@ impl WaitQueue {
         costs.filter(|cost| free.fits(cost)).find_map(|cost| self.first_of(&cost))
     }
 
-    fn grant(&mut self, own: SlotKey, grant: WaiterGrant, except: Option<SlotKey>) {
+    fn grant(
+        &mut self,
+        own: SlotKey,
+        granted: (Timestamp, Option<TimeSlot>),
+        except: Option<SlotKey>,
+    ) {
         // The waker is woken or dropped after the unlock. Either can run code that locks this queue
         // again.
         let waker = self.take_waiter(own).and_then(|waiter| waiter.waker);
@@ -374,7 +354,7 @@ impl WaitQueue {
         }
         // Under the same lock that took it out of the line: a poll in between would find it in
         // neither, and take it for drained.
-        self.granted.insert(own, grant);
+        self.granted.insert(own, granted);
     }
 
     /// Takes out a waiter. Those behind it of its cost move forward.
