@@ -141,8 +141,10 @@ impl Rule {
     /// Sets a function that computes the cost of a request, in tokens, from its head.
     ///
     /// A request that costs more than the limit can ever grant is answered with
-    /// [413](crate::RateLimitLayer::too_large), as no wait would help. A closure that is stored in a variable first needs the
-    /// type of its parameter, `|head: &Head<'_>|`.
+    /// [413](crate::RateLimitLayer::too_large), as no wait would help. A closure that is stored in a
+    /// variable first needs the type of its parameter, `|head: &Head<'_>|`.
+    ///
+    /// The function returns a `u64`: of a length, `u64::try_from(length).unwrap_or(u64::MAX)`.
     ///
     /// A request that costs 0 is free. So the default of a `map_or` or an `unwrap_or` is what a client
     /// pays that leaves the field out, or sends one that cannot be read, such as a body without a
