@@ -15,7 +15,7 @@ use super::queue::Queue;
 use super::rule::{ChosenLimit, Rule};
 use super::service::RateLimit;
 use super::settings::{LayerSettings, ReadOn, Rules};
-use super::{IntoCost, IntoRule, Portion, ResponseHead};
+use super::{IntoChosenLimit, IntoCost, IntoRule, Portion, ResponseHead};
 use crate::backend::Key;
 use crate::fields::{Dialect, Dialects, ForeignFields, PartitionKey, RetryAfter};
 use crate::key::{Head, IntoExtracted, KeyExtractor};
@@ -106,7 +106,7 @@ options_of_one_rule! {
     cost(tokens: impl IntoCost), "Sets the tokens that each request takes, 1 by default";
     cost_with(cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static),
         "Sets a function that computes the cost from the head of a request";
-    limit_with<L: Into<ChosenLimit>>(choose: impl Fn(&Head<'_>) -> L + Send + Sync + 'static),
+    limit_with<L: IntoChosenLimit>(choose: impl Fn(&Head<'_>) -> L + Send + Sync + 'static),
         "Sets a function that chooses the limit of a request";
     missing_key(status: StatusCode), "Sets the status of the answer to a request without a key";
     missing_key_exempt(), "Lets a request without a key pass without being charged";

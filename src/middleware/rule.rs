@@ -224,11 +224,11 @@ impl Rule {
     /// # drop(rule);
     /// ```
     #[doc(alias("tier", "plan"))]
-    pub fn limit_with<L: Into<ChosenLimit>>(
+    pub fn limit_with<L: IntoChosenLimit>(
         mut self,
         choose: impl Fn(&Head<'_>) -> L + Send + Sync + 'static,
     ) -> Self {
-        self.chooser = Some(Arc::new(move |head| choose(head).into().0));
+        self.chooser = Some(Arc::new(move |head| choose(head).into_chosen_limit().0));
         self
     }
 
@@ -740,6 +740,24 @@ impl<L: Into<Self>> From<Option<L>> for ChosenLimit {
 impl From<Limit> for Rule {
     fn from(limit: Limit) -> Self {
         Self::new(limit)
+/// A limit that the function of [`Rule::limit_with`] returns, or an `Option` of one.
+#[diagnostic::on_unimplemented(
+    message = "`limit_with` cannot choose `{Self}`",
+    note = "the closure returns a `Limit`, a `&'static Limit`, an `Arc<Limit>`, a clone of a \
+            `ConfiguredLimit`, or an `Option` of one"
+)]
+pub trait IntoChosenLimit {
+    /// Converts the value into a limit, or none.
+    fn into_chosen_limit(self) -> ChosenLimit;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Into<ChosenLimit>> IntoChosenLimit for T {
+    fn into_chosen_limit(self) -> ChosenLimit {
+        self.into()
+    }
+}
+
     }
 }
 

@@ -62,6 +62,32 @@ const EXPLAINED: &[[&str; 4]] = &[
     ["several limits at once", "limiter.layer((&L, &L));", "E0277", "`limiter.layer(&A).and("],
     ["a list of limits", "limiter.layer([&L]);", "E0277", "`limiter.layer(&A).and("],
     [
+        "a bare limit on a route",
+        "route.rate_limit(&L);",
+        "E0277",
+        "`.rate_limit(limiter.layer(rule))`",
+    ],
+    [
+        "a rule on a route",
+        "route.rate_limit(Rule::new(&L));",
+        "E0277",
+        "`.rate_limit(limiter.layer(",
+    ],
+    ["a call on a route", "route.rate_limit(limiter.limit(&L));", "E0277", "`.rate_limit(limiter."],
+    ["an address with its port", "limiter.limit(&L).key(peer).await?;", "E0277", "`address.ip()`"],
+    [
+        "a key that may be missing",
+        "limiter.limit(&L).key(Some(user)).await?;",
+        "E0277",
+        "an `Option`",
+    ],
+    [
+        "a borrowed limit of a plan",
+        "limiter.layer(&L).limit_with(|_| Some(QUOTA));",
+        "E0277",
+        "a clone of a `ConfiguredLimit`",
+    ],
+    [
         "a closure as a cost",
         "limiter.layer(&L).cost(|head: &Head<'_>| 5_u64);",
         "E0277",
