@@ -12,7 +12,7 @@ use super::call_response::ResponseStyle;
 use super::on_refusal::OnRefusal;
 use super::plan::Plan;
 use super::queue::Queue;
-use super::rule::{ChosenLimit, Rule};
+use super::rule::Rule;
 use super::service::RateLimit;
 use super::settings::{LayerSettings, ReadOn, Rules};
 use super::{IntoChosenLimit, IntoCost, IntoRule, Portion, ResponseHead};
@@ -575,6 +575,23 @@ fn one_at_a_time(limiter: &RateLimiter, rules: &Rules) -> Option<String> {
 impl From<RateLimitLayer> for RateLimitLayer<Vec<Rule>> {
     fn from(layer: RateLimitLayer) -> Self {
         Self { plan: layer.plan, rules: PhantomData }
+    }
+}
+
+/// A [`RateLimitLayer`] of one rule or of several.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a layer of limits",
+    note = "make one of a limit or a rule, by value: `.rate_limit(limiter.layer(rule))`"
+)]
+pub trait IntoLayer {
+    /// Converts the value into a layer of any number of rules.
+    fn into_layer(self) -> RateLimitLayer<Vec<Rule>>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Into<RateLimitLayer<Vec<Rule>>>> IntoLayer for T {
+    fn into_layer(self) -> RateLimitLayer<Vec<Rule>> {
+        self.into()
     }
 }
 

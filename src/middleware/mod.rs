@@ -338,7 +338,7 @@ pub(crate) use self::buffered_body::{BufferError, buffer};
 #[cfg(feature = "axum")]
 pub(crate) use self::call_response::{ResponseStyle, response_of, snapshot_fields};
 pub use self::future::ResponseFuture;
-pub use self::layer::{IsOne, RateLimitLayer};
+pub use self::layer::{IntoLayer, IsOne, RateLimitLayer};
 #[cfg(feature = "axum")]
 pub(crate) use self::look::Outlook;
 pub use self::meter::{ActualCost, Meter};

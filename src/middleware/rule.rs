@@ -736,10 +736,6 @@ impl<L: Into<Self>> From<Option<L>> for ChosenLimit {
     }
 }
 
-/// Like [`Rule::new`].
-impl From<Limit> for Rule {
-    fn from(limit: Limit) -> Self {
-        Self::new(limit)
 /// A limit that the function of [`Rule::limit_with`] returns, or an `Option` of one.
 #[diagnostic::on_unimplemented(
     message = "`limit_with` cannot choose `{Self}`",
@@ -762,6 +758,10 @@ impl<T: Into<ChosenLimit>> IntoChosenLimit for T {
 }
 
 /// Like [`Rule::new`].
+/// Like [`Rule::new`].
+impl From<Limit> for Rule {
+    fn from(limit: Limit) -> Self {
+        Self::new(limit)
 impl From<&Limit> for Rule {
     fn from(limit: &Limit) -> Self {
         Self::new(limit)

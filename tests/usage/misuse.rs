@@ -110,7 +110,6 @@ const EXPLAINED: &[[&str; 4]] = &[
 
 /// A line does not compile, by the types of ours: the habit, the line, the error.
 const ERRORS: &[[&str; 3]] = &[
-    ["a bare limit on a route", "route.rate_limit(&L);", "E0277"],
     ["a plain number", "limiter.limit(5);", "E0308"],
     ["a name", "limiter.limit(\"login\").await?;", "E0308"],
     ["milliseconds", "Quota::fixed_window(100, 60_000);", "E0308"],
