@@ -396,6 +396,12 @@ impl Future for LimitCall<'_, Duration> {
         self.update_numbers();
         let decided = ready!(self.poll_decided(cx, asking));
         let (limit, demands) = (self.demands.limit(), self.demands.as_slice());
-        Poll::Ready(self.limiter.reserve(limit, demands, asking, decided, self.draw_jitter()))
+        Poll::Ready(self.limiter.make_reservation(
+            limit,
+            demands,
+            asking,
+            decided,
+            self.draw_jitter(),
+        ))
     }
 }

@@ -76,7 +76,7 @@ struct ReservationInner {
 
 impl RateLimiter {
     /// Makes a reservation of what was decided. `limit` is the first one.
-    pub(super) fn reserve<L: Borrow<Limit>>(
+    pub(super) fn make_reservation<L: Borrow<Limit>>(
         &self,
         limit: &Limit,
         demands: &[Demand<L>],

@@ -142,6 +142,7 @@ const ERRORS: &[[&str; 3]] = &[
     [
         "a closure as a key, untyped",
         "limiter.layer(&L).key(|head| head.uri().to_string());",
+    ["a reservation without `limit`", "limiter.reserve(&L);", "E0599"],
         "E0282",
     ],
     ["a number below zero of proxies", "ClientIp::x_forwarded_for(-1);", "E0277"],
