@@ -18,7 +18,7 @@ use super::random::nanos;
 use super::rate_limited::RateLimited;
 use super::replacements::any as any_replaced;
 use super::reservation::Reservation;
-use crate::backend::{Applied, BackendError, Key};
+use crate::backend::{Applied, BackendError, IntoKey};
 use crate::quota::tokens_of;
 
 impl RateLimiter {
@@ -108,12 +108,12 @@ impl<'l> LimitCall<'l> {
     ///
     /// An IPv6 address is counted alone, though a client usually has a network of 64 bits. For a
     /// client, use the key of a layer's [`ClientIp`](crate::key::ClientIp), or `Key::network(address, 64)`
-    /// ([`Key::network`]).
+    /// ([`Key::network`](crate::Key::network)).
     #[inline(always)]
-    pub fn key(mut self, key: impl Into<Key>) -> Self {
+    pub fn key(mut self, key: impl IntoKey) -> Self {
         self.progress.restart();
         if let Some(demand) = self.demands.last_mut() {
-            demand.key = key.into();
+            demand.key = key.into_key();
         }
         self
     }

@@ -120,8 +120,6 @@ const ERRORS: &[[&str; 3]] = &[
     ["no await, if", "if limiter.limit(&L) {}", "E0308"],
     ["an answer as a bool", "if limiter.limit(&L).await {}", "E0308"],
     ["an answer that is not looked at", "limiter.limit(&L).await.remaining();", "E0599"],
-    ["an address with its port", "limiter.limit(&L).key(peer).await?;", "E0277"],
-    ["a key that may be missing", "limiter.limit(&L).key(Some(user)).await?;", "E0277"],
     // A look takes nothing, so it has nothing to give back.
     ["peek as if it took", "limiter.peek(&L).await?.settle(3).await?;", "E0599"],
     ["peek().refund()", "limiter.peek(&L).await?.refund().await?;", "E0599"],
