@@ -140,9 +140,9 @@ const ERRORS: &[[&str; 3]] = &[
     [
         "a closure as a key, untyped",
         "limiter.layer(&L).key(|head| head.uri().to_string());",
-    ["a reservation without `limit`", "limiter.reserve(&L);", "E0599"],
         "E0282",
     ],
+    ["a reservation without `limit`", "limiter.reserve(&L);", "E0599"],
     ["a number below zero of proxies", "ClientIp::x_forwarded_for(-1);", "E0277"],
     ["a quota as a rule", "let layer = limiter.layer(QUOTA);", "E0277"],
 ];
@@ -380,25 +380,25 @@ fn routes_for_operators_cannot_be_mounted_without_a_guard() {
                 "nested",
                 "tollgate_admin::admin(limiter, [&L]).without_authentication::<()>().nest(\"/admin\", tollgate_admin::admin(limiter, [&L]));",
                 "E0308",
-                "`AdminRoutes`",
+                "`UnguardedRoutes`",
             ],
             [
                 "merged",
                 "tollgate_admin::admin(limiter, [&L]).without_authentication::<()>().merge(tollgate_admin::admin(limiter, [&L]));",
                 "E0277",
-                "`AdminRoutes`",
+                "`UnguardedRoutes`",
             ],
             [
                 "as a service",
                 "tollgate_admin::admin(limiter, [&L]).without_authentication::<()>().nest_service(\"/admin\", tollgate_admin::admin(limiter, [&L]));",
                 "E0277",
-                "`AdminRoutes`",
+                "`UnguardedRoutes`",
             ],
             [
                 "a layer of the app in place of a guard",
                 "drop(tollgate_admin::admin(limiter, [&L]).layer(()));",
                 "E0599",
-                "`AdminRoutes`",
+                "`UnguardedRoutes`",
             ],
         ],
     );

@@ -51,8 +51,6 @@ use tollgate::middleware::{ChosenLimit, RateLimitLayer, Rule};
 ///
 /// For a layer, call [`layer`](Self::layer) or [`rule`](Self::rule). The [`Limit`] alone, as
 /// `limiter.layer(&*limit)` would take it, has one bucket for all requests.
-///
-/// Where a [`Limit`] is asked for by `Into<Limit>`, as by `routes::admin`, write `&*limit`.
 #[derive(Clone)]
 pub struct ConfiguredLimit {
     entry: Arc<ConfigEntry>,
