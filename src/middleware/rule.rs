@@ -754,14 +754,14 @@ impl<T: Into<ChosenLimit>> IntoChosenLimit for T {
     }
 }
 
-    }
-}
-
-/// Like [`Rule::new`].
 /// Like [`Rule::new`].
 impl From<Limit> for Rule {
     fn from(limit: Limit) -> Self {
         Self::new(limit)
+    }
+}
+
+/// Like [`Rule::new`].
 impl From<&Limit> for Rule {
     fn from(limit: &Limit) -> Self {
         Self::new(limit)

@@ -280,12 +280,12 @@ impl AsRef<Limit> for ConfiguredLimit {
     fn as_ref(&self) -> &Limit {
         self
     }
+}
+
 impl From<ConfiguredLimit> for ChosenLimit {
     fn from(limit: ConfiguredLimit) -> Self {
         limit.shared().into()
     }
-}
-
 }
 
 impl fmt::Debug for ConfiguredLimit {
