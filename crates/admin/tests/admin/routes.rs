@@ -671,6 +671,8 @@ async fn the_limits_of_a_configuration_can_be_given() {
     assert_eq!(reply.headers[CACHE_CONTROL], "no-store");
     let routes = admin(&limiter, [LOGIN.clone(), API.clone()]);
     assert_eq!(format!("{routes:?}"), r#"UnguardedRoutes { limits: ["login", "api/v1 50%"], .. }"#);
+    let limits = vec![&LOGIN, &API];
+    assert_eq!(format!("{routes:?}"), format!("{:?}", admin(&limiter, &limits)));
     let none: [Limit; 0] = [];
     let app: Router = admin(&limiter, none).without_authentication();
     let reply = ask(&app, Request::get("/x").body(Body::empty()).unwrap()).await;
