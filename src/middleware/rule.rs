@@ -506,6 +506,9 @@ impl Rule {
     ///   more round trip. While the store fails, nothing is counted and nothing blocked.
     /// * Refusals of a fixed window do not count while it is in debt, as it is in the window in which
     ///   a block ends.
+    /// * **With [`refund_if`](Self::refund_if), requests that succeed are refused while others hold the
+    ///   tokens**, until their responses give these back. So `refusals` should be well above the number of
+    ///   requests that one key sends at once.
     ///
     /// Anybody who knows the key of another client can get it blocked. So do not block by a user name
     /// alone: add the client's address to the key, or a second way to log in.
@@ -520,7 +523,8 @@ impl Rule {
     ///
     /// # Examples
     ///
-    /// Five failed log-ins within ten minutes, and the next try locks the account for an hour:
+    /// Of the log-ins of a user from one address, five may fail within ten minutes. Twenty more tries
+    /// block it for an hour:
     ///
     /// ```
     /// use std::time::Duration;
@@ -535,7 +539,7 @@ impl Rule {
     /// let failures = Rule::new(&FAILURES)
     ///     .key((header("x-user"), ClientIp::peer()))
     ///     .refund_if(|response| response.status() != StatusCode::UNAUTHORIZED)
-    ///     .block_after(1, TEN_MINUTES, HOUR);
+    ///     .block_after(20, TEN_MINUTES, HOUR);
     /// let layer = RateLimiter::in_memory().layer(failures);
     /// # drop(layer);
     /// ```
@@ -572,7 +576,7 @@ impl Rule {
     /// const TEN_MINUTES: Duration = Duration::from_secs(600);
     /// const FAILURES: Limit = Limit::new("failed-logins", Quota::token_bucket(5, TEN_MINUTES));
     ///
-    /// let failures = Rule::new(&FAILURES).block_after(1, TEN_MINUTES, HOUR).block_up_to(DAY);
+    /// let failures = Rule::new(&FAILURES).block_after(20, TEN_MINUTES, HOUR).block_up_to(DAY);
     /// # drop(failures);
     /// ```
     #[doc(alias("bantime.increment", "backoff", "escalate"))]
