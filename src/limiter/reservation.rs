@@ -141,6 +141,10 @@ impl Reservation {
     }
 
     /// The instant from which the work may run, jitter included.
+    ///
+    /// For a limit of requests [in flight](crate::Quota::in_flight) nobody knows it, and the turn comes
+    /// when another request ends. This is then when the others count as [lost](crate::Quota::lost_after),
+    /// some 285 years away unless set.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         self.0.slot.as_ref().map_or(self.grants().at, |slot| slot.at()) + self.0.jitter
