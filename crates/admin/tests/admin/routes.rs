@@ -493,7 +493,8 @@ async fn memory_answers_a_count_in_place_of_keys() {
             "debtors": null,
             "count": { "blocked": 1, "debt": 1 },
             "detail": "the store keeps no keys, so it counts all buckets with the numbers `5 per hour` \
-                       (look at a key by its name: `login/{key}`)",
+                       (look at a key by its name: `login/{key}`; a store made by \
+                       `Memory::new().keep_keys()` lists them)",
         })
     );
     let page = read(&get(&app, "/login?state=blocked").await);
