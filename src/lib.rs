@@ -75,7 +75,6 @@
 //! # What it does not do
 //!
 //! * It does not stop floods of packets or connections, which never become requests.
-//! * It does not count how many requests run at once: tower's `ConcurrencyLimit` does.
 //! * In memory, limits belong to one process; they outlive it only if you
 //!   [save them](_guide::restarts).
 //!
