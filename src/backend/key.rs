@@ -292,9 +292,9 @@ pub(super) fn each_word(bytes: &[u8], mut take: impl FnMut(u64)) {
 /// What calls take as a key: all that converts into a [`Key`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key",
-    note = "a key is a text, a number, an address, bytes, a `bool`, or a tuple of two or three of them: \
-            `value.to_str()?` of a header field, `address.ip()` of a socket, what is in an `Option`",
-    note = "for a type of your own, `impl From<{Self}> for Key`"
+    note = "a key is a text, a number, an address, bytes, a `bool`, or a tuple of two or three of these",
+    note = "of a header field it is `value.to_str()?`, of a socket `address.ip()`, of an `Option` what it \
+            has; a type of your own needs `impl From<UserId> for Key`"
 )]
 pub trait IntoKey {
     /// Converts the value into a key.

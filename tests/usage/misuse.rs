@@ -82,7 +82,7 @@ const EXPLAINED: &[[&str; 4]] = &[
         "an `Option`",
     ],
     [
-        "a borrowed limit of a plan",
+        "a quota as a plan",
         "limiter.layer(&L).limit_with(|_| Some(QUOTA));",
         "E0277",
         "a clone of a `ConfiguredLimit`",
