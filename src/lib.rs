@@ -75,7 +75,6 @@
 //! # What it does not do
 //!
 //! * It does not stop floods of packets or connections, which never become requests.
-//! * It does not count how many requests run at once: tower's `ConcurrencyLimit` does.
 //! * In memory, limits belong to one process; they outlive it only if you
 //!   [save them](_guide::restarts).
 //!
@@ -87,7 +86,7 @@
 //! | `middleware` | the tower layer, keys, header fields | yes |
 //! | `axum` | limits on routes, [`RateLimited`] as a response | yes |
 //! | `quanta` | reads the CPU's time-stamp counter: about 3 times faster than the system clock | yes |
-//! | `tracing` | log events: refusals, missing keys, a store that fails; an observer for spans | yes |
+//! | `tracing` | log events: refusals of layers, missing keys, a store that fails; an observer for spans, and for refusals of calls | yes |
 //! | `credentials` | keys from bearer tokens, API keys and cookies, hashed at once | no |
 //! | `calendar` | windows that begin with the day, week or month of a time zone | no |
 //! | `uuid` | [`Key`] from the `Uuid` of the crate `uuid` | no |

@@ -289,6 +289,26 @@ pub(super) fn each_word(bytes: &[u8], mut take: impl FnMut(u64)) {
     }
 }
 
+/// What calls take as a key: all that converts into a [`Key`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a key",
+    note = "a key is a text, a number, an address, bytes, a `bool`, or a tuple of two or three of these",
+    note = "of a header field it is `value.to_str()?`, of a socket `address.ip()`, of an `Option` what it \
+            has; a type of your own needs `impl From<UserId> for Key`"
+)]
+pub trait IntoKey {
+    /// Converts the value into a key.
+    fn into_key(self) -> Key;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Into<Key>> IntoKey for T {
+    #[inline(always)]
+    fn into_key(self) -> Key {
+        self.into()
+    }
+}
+
 /// Shows the parts, joined by `|`. This is for people: two different keys may look alike.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

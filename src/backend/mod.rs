@@ -116,7 +116,7 @@ pub use self::debtors::{Debtor, DebtorQuery, DebtorReport};
 pub use self::deny_cache::DenyCache;
 pub use self::error::BackendError;
 pub use self::fallback::Fallback;
-pub use self::key::Key;
+pub use self::key::{IntoKey, Key};
 pub(crate) use self::limit_head::LimitHead;
 #[cfg(feature = "memory")]
 pub use self::memory::Memory;

@@ -18,7 +18,7 @@ use super::random::nanos;
 use super::rate_limited::RateLimited;
 use super::replacements::any as any_replaced;
 use super::reservation::Reservation;
-use crate::backend::{Applied, BackendError, Key};
+use crate::backend::{Applied, BackendError, IntoKey};
 use crate::quota::tokens_of;
 
 impl RateLimiter {
@@ -108,12 +108,12 @@ impl<'l> LimitCall<'l> {
     ///
     /// An IPv6 address is counted alone, though a client usually has a network of 64 bits. For a
     /// client, use the key of a layer's [`ClientIp`](crate::key::ClientIp), or `Key::network(address, 64)`
-    /// ([`Key::network`]).
+    /// ([`Key::network`](crate::Key::network)).
     #[inline(always)]
-    pub fn key(mut self, key: impl Into<Key>) -> Self {
+    pub fn key(mut self, key: impl IntoKey) -> Self {
         self.progress.restart();
         if let Some(demand) = self.demands.last_mut() {
-            demand.key = key.into();
+            demand.key = key.into_key();
         }
         self
     }
@@ -210,6 +210,9 @@ impl<'l> LimitCall<'l> {
 
     /// [Reserves](Self::reserve) the tokens if the wait is at most `max_wait`, and is refused at
     /// once otherwise.
+    ///
+    /// Of requests [in flight](crate::Quota::in_flight) nobody knows the wait, so without a token this is
+    /// refused at once. To wait, put a timeout around the `ready` of a [`reserve`](Self::reserve).
     #[doc(alias("acquire_with_timeout", "max_wait", "timeout"))]
     #[inline]
     pub fn reserve_within(self, max_wait: Duration) -> LimitCall<'l, Duration> {
@@ -396,6 +399,12 @@ impl Future for LimitCall<'_, Duration> {
         self.update_numbers();
         let decided = ready!(self.poll_decided(cx, asking));
         let (limit, demands) = (self.demands.limit(), self.demands.as_slice());
-        Poll::Ready(self.limiter.reserve(limit, demands, asking, decided, self.draw_jitter()))
+        Poll::Ready(self.limiter.make_reservation(
+            limit,
+            demands,
+            asking,
+            decided,
+            self.draw_jitter(),
+        ))
     }
 }

@@ -482,7 +482,13 @@ impl Drop for LostAnswer {
             decided => {
                 if let Some(first) = demands.first() {
                     let (limiter, limit) = (&self.limiter, first.limit());
-                    drop(limiter.reserve(limit, &demands, asking, decided, Duration::ZERO));
+                    drop(limiter.make_reservation(
+                        limit,
+                        &demands,
+                        asking,
+                        decided,
+                        Duration::ZERO,
+                    ));
                 }
             }
         }

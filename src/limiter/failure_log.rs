@@ -186,8 +186,8 @@ fn line_of(error: &BackendError) -> Option<&'static str> {
     Some(if error.is_outage() {
         // Some limits may pass meanwhile, others be refused, and others fall back. So the line says
         // nothing of what becomes of requests, and the one at the end counts them.
-        "the backend is unavailable, and a fallback or `OnFailure` decides (logged once until the \
-         backend recovers)"
+        "the backend is unavailable, and requests get 503 unless a fallback or `OnFailure` decides \
+         (logged once until the backend recovers)"
     } else if error.is_full() {
         "the backend is full, and requests that it has no room for are not admitted (logged once \
          until the backend recovers)"

@@ -333,6 +333,12 @@ impl PartialEq for Limit {
 
 impl Eq for Limit {}
 
+impl AsRef<Self> for Limit {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl From<&Arc<Self>> for Limit {
     fn from(limit: &Arc<Self>) -> Self {
         Self::clone(limit)

@@ -12,7 +12,7 @@ use super::progress::{BucketCall, Progress};
 use super::rate_limited::RateLimited;
 use super::snapshot::{Level, Snapshot, wait_of};
 use crate::algebra::{Bucket, State, Terms, Verdict, charge, charge_pair_slower, charge_slower};
-use crate::backend::{Applied, BackendError, Charge, Key, Reading};
+use crate::backend::{Applied, BackendError, Charge, IntoKey, Reading};
 use crate::quota::tokens_of;
 
 impl RateLimiter {
@@ -72,7 +72,7 @@ pub struct PeekCall<'l> {
 impl PeekCall<'_> {
     /// Sets the key of the bucket to look at; the bucket that all callers share if not set.
     #[inline]
-    pub fn key(mut self, key: impl Into<Key>) -> Self {
+    pub fn key(mut self, key: impl IntoKey) -> Self {
         self.call.set_key(key);
         self
     }

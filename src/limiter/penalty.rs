@@ -16,7 +16,7 @@ use super::progress::{BucketCall, Progress};
 use super::rate_limited::RateLimited;
 use super::snapshot::Snapshot;
 use crate::algebra::Units;
-use crate::backend::{Adjustment, Answer, Applied, BackendError, BucketId, Key};
+use crate::backend::{Adjustment, Answer, Applied, BackendError, BucketId, IntoKey, Key};
 use crate::clock::Timestamp;
 
 impl RateLimiter {
@@ -203,7 +203,7 @@ impl<'l, T> ChangeCall<'l, T> {
 
     /// Sets the key of the bucket to change; the bucket that all callers share if not set.
     #[inline]
-    pub fn key(mut self, key: impl Into<Key>) -> Self {
+    pub fn key(mut self, key: impl IntoKey) -> Self {
         self.call.set_key(key);
         self
     }

@@ -8,7 +8,7 @@ use super::cold_drop::ColdDrop;
 use super::detached::BoxedAnswer;
 use super::engine::RateLimiter;
 use super::rate_limited::RateLimited;
-use crate::backend::{Answer, BackendError, Key};
+use crate::backend::{Answer, BackendError, IntoKey, Key};
 
 /// The store is not asked before the first poll.
 pub(super) enum Progress<T> {
@@ -79,9 +79,9 @@ impl<'l, T> BucketCall<'l, T> {
     }
 
     #[inline]
-    pub(super) fn set_key(&mut self, key: impl Into<Key>) {
+    pub(super) fn set_key(&mut self, key: impl IntoKey) {
         self.progress.restart();
-        self.key = key.into();
+        self.key = key.into_key();
     }
 }
 

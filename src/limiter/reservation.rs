@@ -78,7 +78,7 @@ struct ReservationInner {
 
 impl RateLimiter {
     /// Makes a reservation of what was decided. `limit` is the first one.
-    pub(super) fn reserve<L: Borrow<Limit>>(
+    pub(super) fn make_reservation<L: Borrow<Limit>>(
         &self,
         limit: &Limit,
         demands: &[Demand<L>],
@@ -135,6 +135,10 @@ impl Reservation {
     }
 
     /// The instant from which the work may run, jitter included.
+    ///
+    /// For a limit of requests [in flight](crate::Quota::in_flight) nobody knows it, and the turn comes
+    /// when another request ends. This is then when the others count as [lost](crate::Quota::lost_after),
+    /// some 285 years away unless set.
     #[must_use]
     pub fn at(&self) -> Timestamp {
         self.0.slot.as_ref().map_or(self.0.grants.at, |slot| slot.at()) + self.0.jitter

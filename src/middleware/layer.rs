@@ -12,10 +12,10 @@ use super::call_response::ResponseStyle;
 use super::on_refusal::OnRefusal;
 use super::plan::Plan;
 use super::queue::Queue;
-use super::rule::{ChosenLimit, Rule};
+use super::rule::Rule;
 use super::service::RateLimit;
 use super::settings::{LayerSettings, ReadOn, Rules};
-use super::{IntoCost, IntoRule, Portion, ResponseHead};
+use super::{IntoChosenLimit, IntoCost, IntoRule, Portion, ResponseHead};
 use crate::backend::Key;
 use crate::fields::{Dialect, Dialects, ForeignFields, PartitionKey, RetryAfter};
 use crate::key::{Head, IntoExtracted, KeyExtractor};
@@ -106,7 +106,7 @@ options_of_one_rule! {
     cost(tokens: impl IntoCost), "Sets the tokens that each request takes, 1 by default";
     cost_with(cost: impl Fn(&Head<'_>) -> u64 + Send + Sync + 'static),
         "Sets a function that computes the cost from the head of a request";
-    limit_with<L: Into<ChosenLimit>>(choose: impl Fn(&Head<'_>) -> L + Send + Sync + 'static),
+    limit_with<L: IntoChosenLimit>(choose: impl Fn(&Head<'_>) -> L + Send + Sync + 'static),
         "Sets a function that chooses the limit of a request";
     missing_key(status: StatusCode), "Sets the status of the answer to a request without a key";
     missing_key_exempt(), "Lets a request without a key pass without being charged";
@@ -575,6 +575,23 @@ fn one_at_a_time(limiter: &RateLimiter, rules: &Rules) -> Option<String> {
 impl From<RateLimitLayer> for RateLimitLayer<Vec<Rule>> {
     fn from(layer: RateLimitLayer) -> Self {
         Self { plan: layer.plan, rules: PhantomData }
+    }
+}
+
+/// A [`RateLimitLayer`] of one rule or of several.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a layer of limits",
+    note = "make one of a limit or a rule, by value: `.rate_limit(limiter.layer(rule))`"
+)]
+pub trait IntoLayer {
+    /// Converts the value into a layer of any number of rules.
+    fn into_layer(self) -> RateLimitLayer<Vec<Rule>>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Into<RateLimitLayer<Vec<Rule>>>> IntoLayer for T {
+    fn into_layer(self) -> RateLimitLayer<Vec<Rule>> {
+        self.into()
     }
 }
 

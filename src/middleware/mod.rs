@@ -338,7 +338,7 @@ pub(crate) use self::buffered_body::{BufferError, buffer};
 #[cfg(feature = "axum")]
 pub(crate) use self::call_response::{ResponseStyle, response_of, snapshot_fields};
 pub use self::future::ResponseFuture;
-pub use self::layer::{IsOne, RateLimitLayer};
+pub use self::layer::{IntoLayer, IsOne, RateLimitLayer};
 #[cfg(feature = "axum")]
 pub(crate) use self::look::Outlook;
 pub use self::meter::{ActualCost, Meter};
@@ -346,6 +346,6 @@ pub use self::on_refusal::{OnRefusal, RefusalBody, RefusedRequest};
 pub use self::portion::Portion;
 pub use self::queue::Queue;
 pub use self::response_head::ResponseHead;
-pub use self::rule::{ChosenLimit, IntoCost, IntoRule, Rule};
+pub use self::rule::{ChosenLimit, IntoChosenLimit, IntoCost, IntoRule, Rule};
 pub use self::service::RateLimit;
 pub use crate::limiter::OnFailure;

@@ -44,6 +44,9 @@ impl<'a> ResponseHead<'a> {
     /// Whether the request succeeded: the status is 200 to 299 or 101, and `grpc-status` is absent
     /// or 0.
     ///
+    /// A redirect is no success. For a form that answers with 303 once it is done, ask for
+    /// `status().is_redirection()` as well.
+    ///
     /// 101 is the response that opens a WebSocket over HTTP/1.1; over HTTP/2, that is 200.
     ///
     /// A gRPC call that fails has HTTP status 200. The failure is in the field `grpc-status`: in

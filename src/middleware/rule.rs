@@ -141,8 +141,10 @@ impl Rule {
     /// Sets a function that computes the cost of a request, in tokens, from its head.
     ///
     /// A request that costs more than the limit can ever grant is answered with
-    /// [413](crate::RateLimitLayer::too_large), as no wait would help. A closure that is stored in a variable first needs the
-    /// type of its parameter, `|head: &Head<'_>|`.
+    /// [413](crate::RateLimitLayer::too_large), as no wait would help. A closure that is stored in a
+    /// variable first needs the type of its parameter, `|head: &Head<'_>|`.
+    ///
+    /// The function returns a `u64`: of a length, `u64::try_from(length).unwrap_or(u64::MAX)`.
     ///
     /// A request that costs 0 is free. So the default of a `map_or` or an `unwrap_or` is what a client
     /// pays that leaves the field out, or sends one that cannot be read, such as a body without a
@@ -222,11 +224,11 @@ impl Rule {
     /// # drop(rule);
     /// ```
     #[doc(alias("tier", "plan"))]
-    pub fn limit_with<L: Into<ChosenLimit>>(
+    pub fn limit_with<L: IntoChosenLimit>(
         mut self,
         choose: impl Fn(&Head<'_>) -> L + Send + Sync + 'static,
     ) -> Self {
-        self.chooser = Some(Arc::new(move |head| choose(head).into().0));
+        self.chooser = Some(Arc::new(move |head| choose(head).into_chosen_limit().0));
         self
     }
 
@@ -504,6 +506,9 @@ impl Rule {
     ///   more round trip. While the store fails, nothing is counted and nothing blocked.
     /// * Refusals of a fixed window do not count while it is in debt, as it is in the window in which
     ///   a block ends.
+    /// * **With [`refund_if`](Self::refund_if), requests that succeed are refused while others hold the
+    ///   tokens**, until their responses give these back. So `refusals` should be well above the number of
+    ///   requests that one key sends at once.
     ///
     /// Anybody who knows the key of another client can get it blocked. So do not block by a user name
     /// alone: add the client's address to the key, or a second way to log in.
@@ -518,7 +523,8 @@ impl Rule {
     ///
     /// # Examples
     ///
-    /// Five failed log-ins within ten minutes, and the next try locks the account for an hour:
+    /// Of the log-ins of a user from one address, five may fail within ten minutes. Twenty more tries
+    /// block it for an hour:
     ///
     /// ```
     /// use std::time::Duration;
@@ -533,7 +539,7 @@ impl Rule {
     /// let failures = Rule::new(&FAILURES)
     ///     .key((header("x-user"), ClientIp::peer()))
     ///     .refund_if(|response| response.status() != StatusCode::UNAUTHORIZED)
-    ///     .block_after(1, TEN_MINUTES, HOUR);
+    ///     .block_after(20, TEN_MINUTES, HOUR);
     /// let layer = RateLimiter::in_memory().layer(failures);
     /// # drop(layer);
     /// ```
@@ -570,7 +576,7 @@ impl Rule {
     /// const TEN_MINUTES: Duration = Duration::from_secs(600);
     /// const FAILURES: Limit = Limit::new("failed-logins", Quota::token_bucket(5, TEN_MINUTES));
     ///
-    /// let failures = Rule::new(&FAILURES).block_after(1, TEN_MINUTES, HOUR).block_up_to(DAY);
+    /// let failures = Rule::new(&FAILURES).block_after(20, TEN_MINUTES, HOUR).block_up_to(DAY);
     /// # drop(failures);
     /// ```
     #[doc(alias("bantime.increment", "backoff", "escalate"))]
@@ -731,6 +737,24 @@ impl From<&Arc<Limit>> for ChosenLimit {
 impl<L: Into<Self>> From<Option<L>> for ChosenLimit {
     fn from(limit: Option<L>) -> Self {
         limit.map_or(Self(None), L::into)
+    }
+}
+
+/// A limit that the function of [`Rule::limit_with`] returns, or an `Option` of one.
+#[diagnostic::on_unimplemented(
+    message = "`limit_with` cannot choose `{Self}`",
+    note = "the closure returns a `Limit`, a `&'static Limit`, an `Arc<Limit>`, a clone of a \
+            `ConfiguredLimit`, or an `Option` of one"
+)]
+pub trait IntoChosenLimit {
+    /// Converts the value into a limit, or none.
+    fn into_chosen_limit(self) -> ChosenLimit;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Into<ChosenLimit>> IntoChosenLimit for T {
+    fn into_chosen_limit(self) -> ChosenLimit {
+        self.into()
     }
 }
 

@@ -21,6 +21,9 @@ impl FromStr for Quota {
 }
 
 fn parse(text: &str) -> Result<Quota, String> {
+    if text.as_bytes().windows(3).any(|three| matches!(three, [b'0'..=b'9', b',', b'0'..=b'9'])) {
+        return Err("a comma is no part of a number (leave it out, or write `40_000`)".to_owned());
+    }
     // Only the part before the first comma names a kind: a `start` has colons of its own.
     let (head, options) = match text.split_once(',') {
         Some((head, options)) => (head, Some(options)),

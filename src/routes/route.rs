@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::routing::{MethodRouter, Router};
 
-use crate::middleware::{RateLimitLayer, Rule};
+use crate::middleware::IntoLayer;
 
 /// Adds [`rate_limit`](Self::rate_limit) to routes and routers of axum.
 ///
@@ -34,35 +34,35 @@ pub trait RateLimitExt: Sized {
     /// with [`Router::layer`], which limits the router's fallback.
     #[must_use]
     #[track_caller]
-    fn rate_limit(self, layer: impl Into<RateLimitLayer<Vec<Rule>>>) -> Self;
+    fn rate_limit(self, layer: impl IntoLayer) -> Self;
 }
 
 impl<S: Clone + Send + Sync + 'static> RateLimitExt for Router<S> {
     #[track_caller]
-    fn rate_limit(self, layer: impl Into<RateLimitLayer<Vec<Rule>>>) -> Self {
+    fn rate_limit(self, layer: impl IntoLayer) -> Self {
         assert!(
             self.has_routes(),
             "this router has no routes yet, so `rate_limit` would limit nothing (add the routes first, \
              or use `.layer(..)`, which limits the router's fallback)"
         );
-        self.route_layer(layer.into())
+        self.route_layer(layer.into_layer())
     }
 }
 
 impl<S: Clone + Send + Sync + 'static> RateLimitExt for MethodRouter<S, Infallible> {
     #[track_caller]
-    fn rate_limit(self, layer: impl Into<RateLimitLayer<Vec<Rule>>>) -> Self {
+    fn rate_limit(self, layer: impl IntoLayer) -> Self {
         // `route_layer` excludes the fallback, which is the handler of `any`. `layer` includes it,
         // but also the 405 of axum.
         match has_fallback(&self) {
-            true => self.layer(layer.into()),
+            true => self.layer(layer.into_layer()),
             false => {
                 assert!(
                     has_method(&self),
                     "this route has no method and no fallback yet, so `rate_limit` would limit nothing \
                      (add the handler first, as in `get(handler).rate_limit(..)`)"
                 );
-                self.route_layer(layer.into())
+                self.route_layer(layer.into_layer())
             }
         }
     }

@@ -13,7 +13,7 @@ use super::gate::Gate;
 use super::item_charge::ItemCharge;
 use super::sink::ThrottledSink;
 use super::stream::ThrottledStream;
-use crate::backend::Key;
+use crate::backend::{IntoKey, Key};
 use crate::limiter::{Limit, OnFailure, RateLimiter};
 
 impl RateLimiter {
@@ -70,8 +70,8 @@ pub struct Throttle {
 
 impl Throttle {
     /// Sets the key of the bucket that pays; the bucket that all callers share if not set.
-    pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.charge.key = key.into();
+    pub fn key(mut self, key: impl IntoKey) -> Self {
+        self.charge.key = key.into_key();
         self
     }
 

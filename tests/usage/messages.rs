@@ -248,6 +248,13 @@ fn the_error_of_a_text_without_a_period_shows_one() {
 }
 
 #[test]
+fn the_error_of_a_number_with_a_comma_says_so() {
+    for text in ["40,000 per day", "10 per minute, capacity 1,000", "1,000 in flight"] {
+        unparsable(text, "a comma is no part of a number (leave it out, or write `40_000`)");
+    }
+}
+
+#[test]
 fn the_error_of_a_bad_number_quotes_it() {
     for number in ["ten", "-1", "+1", "1e3", "_1", "18446744073709551616"] {
         let problem =

@@ -62,6 +62,32 @@ const EXPLAINED: &[[&str; 4]] = &[
     ["several limits at once", "limiter.layer((&L, &L));", "E0277", "`limiter.layer(&A).and("],
     ["a list of limits", "limiter.layer([&L]);", "E0277", "`limiter.layer(&A).and("],
     [
+        "a bare limit on a route",
+        "route.rate_limit(&L);",
+        "E0277",
+        "`.rate_limit(limiter.layer(rule))`",
+    ],
+    [
+        "a rule on a route",
+        "route.rate_limit(Rule::new(&L));",
+        "E0277",
+        "`.rate_limit(limiter.layer(",
+    ],
+    ["a call on a route", "route.rate_limit(limiter.limit(&L));", "E0277", "`.rate_limit(limiter."],
+    ["an address with its port", "limiter.limit(&L).key(peer).await?;", "E0277", "`address.ip()`"],
+    [
+        "a key that may be missing",
+        "limiter.limit(&L).key(Some(user)).await?;",
+        "E0277",
+        "an `Option`",
+    ],
+    [
+        "a quota as a plan",
+        "limiter.layer(&L).limit_with(|_| Some(QUOTA));",
+        "E0277",
+        "a clone of a `ConfiguredLimit`",
+    ],
+    [
         "a closure as a cost",
         "limiter.layer(&L).cost(|head: &Head<'_>| 5_u64);",
         "E0277",
@@ -84,7 +110,6 @@ const EXPLAINED: &[[&str; 4]] = &[
 
 /// A line does not compile, by the types of ours: the habit, the line, the error.
 const ERRORS: &[[&str; 3]] = &[
-    ["a bare limit on a route", "route.rate_limit(&L);", "E0277"],
     ["a plain number", "limiter.limit(5);", "E0308"],
     ["a name", "limiter.limit(\"login\").await?;", "E0308"],
     ["milliseconds", "Quota::fixed_window(100, 60_000);", "E0308"],
@@ -95,8 +120,6 @@ const ERRORS: &[[&str; 3]] = &[
     ["no await, if", "if limiter.limit(&L) {}", "E0308"],
     ["an answer as a bool", "if limiter.limit(&L).await {}", "E0308"],
     ["an answer that is not looked at", "limiter.limit(&L).await.remaining();", "E0599"],
-    ["an address with its port", "limiter.limit(&L).key(peer).await?;", "E0277"],
-    ["a key that may be missing", "limiter.limit(&L).key(Some(user)).await?;", "E0277"],
     // A look takes nothing, so it has nothing to give back.
     ["peek as if it took", "limiter.peek(&L).await?.settle(3).await?;", "E0599"],
     ["peek().refund()", "limiter.peek(&L).await?.refund().await?;", "E0599"],
@@ -119,6 +142,7 @@ const ERRORS: &[[&str; 3]] = &[
         "limiter.layer(&L).key(|head| head.uri().to_string());",
         "E0282",
     ],
+    ["a reservation without `limit`", "limiter.reserve(&L);", "E0599"],
     ["a number below zero of proxies", "ClientIp::x_forwarded_for(-1);", "E0277"],
     ["a quota as a rule", "let layer = limiter.layer(QUOTA);", "E0277"],
 ];
@@ -356,25 +380,25 @@ fn routes_for_operators_cannot_be_mounted_without_a_guard() {
                 "nested",
                 "tollgate_admin::admin(limiter, [&L]).without_authentication::<()>().nest(\"/admin\", tollgate_admin::admin(limiter, [&L]));",
                 "E0308",
-                "`AdminRoutes`",
+                "`UnguardedRoutes`",
             ],
             [
                 "merged",
                 "tollgate_admin::admin(limiter, [&L]).without_authentication::<()>().merge(tollgate_admin::admin(limiter, [&L]));",
                 "E0277",
-                "`AdminRoutes`",
+                "`UnguardedRoutes`",
             ],
             [
                 "as a service",
                 "tollgate_admin::admin(limiter, [&L]).without_authentication::<()>().nest_service(\"/admin\", tollgate_admin::admin(limiter, [&L]));",
                 "E0277",
-                "`AdminRoutes`",
+                "`UnguardedRoutes`",
             ],
             [
                 "a layer of the app in place of a guard",
                 "drop(tollgate_admin::admin(limiter, [&L]).layer(()));",
                 "E0599",
-                "`AdminRoutes`",
+                "`UnguardedRoutes`",
             ],
         ],
     );

@@ -121,7 +121,7 @@ pub(super) fn count(limit: &Limit, query: &ListQuery, count: &Count) -> Value {
         "count": counts,
         "detail": format!(
             "the store keeps no keys, so it counts all buckets with the numbers `{}` (look at a key \
-             by its name: `{}/{{key}}`)",
+             by its name: `{}/{{key}}`; a store made by `Memory::new().keep_keys()` lists them)",
             limit.quota(),
             encode(limit.name()),
         ),

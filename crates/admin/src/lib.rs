@@ -25,4 +25,4 @@ mod state;
 #[doc = include_str!("../docs/looking-in.md")]
 pub mod guide {}
 
-pub use self::routes::{AdminRoutes, admin};
+pub use self::routes::{UnguardedRoutes, admin};

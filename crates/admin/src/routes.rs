@@ -17,10 +17,10 @@ use super::state::AdminState;
 use super::{changes, error, looks, reply};
 use tollgate::{Limit, RateLimiter};
 
-/// Makes routes for operators. **Without a [guard](AdminRoutes::guard), any client that reaches them
+/// Makes routes for operators. **Without a [guard](UnguardedRoutes::guard), any client that reaches them
 /// may use them.** So what this returns is no router yet, and cannot be mounted by mistake:
 /// `.guard(layer)` makes the router, with your authentication around each of its routes, and
-/// [`without_authentication`](AdminRoutes::without_authentication) makes one that says by its name
+/// [`without_authentication`](UnguardedRoutes::without_authentication) makes one that says by its name
 /// what is missing.
 ///
 /// | request | does |
@@ -93,11 +93,11 @@ use tollgate::{Limit, RateLimiter};
 #[doc(alias = "dashboard")]
 #[doc(alias = "actuator")]
 #[track_caller]
-pub fn admin<L: Into<Limit>>(
+pub fn admin<L: AsRef<Limit>>(
     limiter: &RateLimiter,
     limits: impl IntoIterator<Item = L>,
-) -> AdminRoutes {
-    let limits: Vec<Limit> = limits.into_iter().map(Into::into).collect();
+) -> UnguardedRoutes {
+    let limits: Vec<Limit> = limits.into_iter().map(|limit| limit.as_ref().clone()).collect();
     for (nth, limit) in limits.iter().enumerate() {
         let is_twice = limits.iter().take(nth).any(|other| other.name() == limit.name());
         assert!(
@@ -107,16 +107,16 @@ pub fn admin<L: Into<Limit>>(
             limit.name()
         );
     }
-    AdminRoutes { state: Arc::new(AdminState::new(limiter.clone(), limits)) }
+    UnguardedRoutes { state: Arc::new(AdminState::new(limiter.clone(), limits)) }
 }
 
 /// Routes for operators, without a guard: they are no router yet; made by [`admin`].
 #[must_use = "these routes have no guard yet: `.guard(layer)` makes the router"]
-pub struct AdminRoutes {
+pub struct UnguardedRoutes {
     state: Arc<AdminState>,
 }
 
-impl AdminRoutes {
+impl UnguardedRoutes {
     /// The router, behind a layer that lets operators alone through: your authentication, as a layer
     /// of tower or by [`axum::middleware::from_fn`].
     ///
@@ -155,9 +155,9 @@ impl AdminRoutes {
     }
 }
 
-impl fmt::Debug for AdminRoutes {
+impl fmt::Debug for UnguardedRoutes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limits: Vec<_> = self.state.limits().iter().map(Limit::name).collect();
-        f.debug_struct("AdminRoutes").field("limits", &limits).finish_non_exhaustive()
+        f.debug_struct("UnguardedRoutes").field("limits", &limits).finish_non_exhaustive()
     }
 }

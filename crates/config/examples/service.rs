@@ -72,7 +72,7 @@ pub(crate) fn app(
     config.finish()?; // an error if a limit of the file is not used here
 
     let known = Arc::new(digest(format!("Bearer {operator_token}")));
-    let operators = admin(&limiter, [&*per_tenant, &*per_client])
+    let operators = admin(&limiter, [&per_tenant, &per_client])
         .guard(from_fn_with_state(known, operators_only));
 
     let scraped = limiter.clone();

@@ -10,7 +10,7 @@ use super::problem::{ConfigError, Mistakes};
 use super::suggestion::{Quote, list};
 use tollgate::key::KeyExtractor;
 use tollgate::limiter::{Limit, RateLimiter};
-use tollgate::middleware::{RateLimitLayer, Rule};
+use tollgate::middleware::{ChosenLimit, RateLimitLayer, Rule};
 
 /// A limit of a configuration, with all that its entry says; made by [`Config::limit`].
 ///
@@ -51,8 +51,6 @@ use tollgate::middleware::{RateLimitLayer, Rule};
 ///
 /// For a layer, call [`layer`](Self::layer) or [`rule`](Self::rule). The [`Limit`] alone, as
 /// `limiter.layer(&*limit)` would take it, has one bucket for all requests.
-///
-/// Where a [`Limit`] is asked for by `Into<Limit>`, as by `routes::admin`, write `&*limit`.
 #[derive(Clone)]
 pub struct ConfiguredLimit {
     entry: Arc<ConfigEntry>,
@@ -82,8 +80,8 @@ impl ConfiguredLimit {
     ///      free = { name = 'per-tenant', quota = '60 per minute' }
     ///      pro = { name = 'per-tenant', quota = '6_000 per minute' }",
     /// )?;
-    /// let [free, pro] = config.limits(["free", "pro"])?.map(|limit| limit.shared());
-    /// let by_plan = Rule::new(&free)
+    /// let [free, pro] = config.limits(["free", "pro"])?;
+    /// let by_plan = Rule::new(&*free)
     ///     .limit_with(move |head| match head.headers().contains_key("x-pro") {
     ///         true => pro.clone(),
     ///         false => free.clone(),
@@ -281,6 +279,12 @@ impl Deref for ConfiguredLimit {
 impl AsRef<Limit> for ConfiguredLimit {
     fn as_ref(&self) -> &Limit {
         self
+    }
+}
+
+impl From<ConfiguredLimit> for ChosenLimit {
+    fn from(limit: ConfiguredLimit) -> Self {
+        limit.shared().into()
     }
 }
 

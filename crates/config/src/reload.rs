@@ -68,7 +68,8 @@ impl Config {
     /// [`reload`](Self::reload) does with those of the file.
     ///
     /// Use it where the configuration is no file, or is a part of the application's own. It waits for a
-    /// reload of this configuration that is under way.
+    /// reload of this configuration that is under way. The answer has each limit whose numbers change
+    /// for this limiter, also one that no layer and no call of it uses.
     ///
     /// # Errors
     ///

@@ -493,7 +493,8 @@ async fn memory_answers_a_count_in_place_of_keys() {
             "debtors": null,
             "count": { "blocked": 1, "debt": 1 },
             "detail": "the store keeps no keys, so it counts all buckets with the numbers `5 per hour` \
-                       (look at a key by its name: `login/{key}`)",
+                       (look at a key by its name: `login/{key}`; a store made by \
+                       `Memory::new().keep_keys()` lists them)",
         })
     );
     let page = read(&get(&app, "/login?state=blocked").await);
@@ -670,7 +671,9 @@ async fn the_limits_of_a_configuration_can_be_given() {
     assert_eq!(read(&reply)["limits"][0]["href"], "api");
     assert_eq!(reply.headers[CACHE_CONTROL], "no-store");
     let routes = admin(&limiter, [LOGIN.clone(), API.clone()]);
-    assert_eq!(format!("{routes:?}"), r#"AdminRoutes { limits: ["login", "api/v1 50%"], .. }"#);
+    assert_eq!(format!("{routes:?}"), r#"UnguardedRoutes { limits: ["login", "api/v1 50%"], .. }"#);
+    let limits = vec![&LOGIN, &API];
+    assert_eq!(format!("{routes:?}"), format!("{:?}", admin(&limiter, &limits)));
     let none: [Limit; 0] = [];
     let app: Router = admin(&limiter, none).without_authentication();
     let reply = ask(&app, Request::get("/x").body(Body::empty()).unwrap()).await;

@@ -16,6 +16,9 @@ use tollgate::kit::Random;
 
 /// Retries requests that a server refuses, after the time that it names.
 ///
+/// The body of the requests has to be `Clone`, such as a `Full<Bytes>`, since a retry sends it again.
+/// With `axum::body::Body` or a stream, the service compiles and its `call` does not.
+///
 /// See the [module docs](super) for examples.
 #[doc(alias("backoff", "retry-after", "Retry-After", "429"))]
 #[derive(Clone, Default)]

@@ -4,4 +4,5 @@
 
 mod configuration {
     mod app;
+    mod plans;
 }
