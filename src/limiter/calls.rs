@@ -107,8 +107,8 @@ impl<'l> LimitCall<'l> {
     /// Sets the key of the bucket that pays; the bucket that all callers share if not set.
     ///
     /// An IPv6 address is counted alone, though a client usually has a network of 64 bits. For a
-    /// client, use the key of a layer's [`ClientIp`](crate::key::ClientIp), or `Key::network(address, 64)`
-    /// ([`Key::network`](crate::Key::network)).
+    /// client, use `client_ip.key_of(address)` of the layer's [`ClientIp`](crate::key::ClientIp), or
+    /// [`Key::network`](crate::Key::network).
     #[inline(always)]
     pub fn key(mut self, key: impl IntoKey) -> Self {
         self.progress.restart();
