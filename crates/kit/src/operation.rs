@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::key_name::{KeyName, KeyNames};
 use crate::hashed::PrehashedMap;
+use crate::stored::bucket_name;
 use tollgate::algebra::{Bucket, Units};
 use tollgate::backend::{
     Adjustment, Applied, BackendError, BucketId, BucketStore, Charge, OwnedAdjustment,
@@ -57,6 +58,11 @@ impl Operation {
         ids.sort_unstable();
         ids.dedup();
         ids
+    }
+
+    /// As [`distinct_ids`](Self::distinct_ids), each with the name of its bucket in a store of bytes.
+    pub fn named_ids(&self) -> SmallVec<[(BucketId<'_>, KeyName); 1]> {
+        self.distinct_ids().into_iter().map(|id| (id, bucket_name(id))).collect()
     }
 
     /// The numbers by which it first names a bucket; a reset has none.
