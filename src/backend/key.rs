@@ -165,7 +165,6 @@ impl Key {
     }
 
     /// Takes the key out. One that is held in place is copied, and stays.
-    #[cfg(feature = "memory")]
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Self {
         match &self.0 {

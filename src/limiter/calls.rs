@@ -300,6 +300,13 @@ impl<'l> LimitCall<'l> {
         let (limiter, limit) = (self.limiter, self.demands.limit());
         match decided {
             Decided::Admitted(answer) => {
+                if let [demand] = self.demands.as_mut_slice()
+                    && let readings = answer.applied().readings()
+                    && let Some(permit) =
+                        Permit::of_readings(limiter, demand, readings, answer.at())
+                {
+                    return Ok(permit);
+                }
                 let demands = self.demands.as_slice().iter().map(Demand::own);
                 Permit::of_grants(limiter.clone(), answer.grants(demands), answer.now())
                     .ok_or_else(|| limiter.unavailable(limit, BackendError::incomplete()))

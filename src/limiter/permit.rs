@@ -53,10 +53,9 @@ use crate::clock::Timestamp;
 /// ```
 pub struct Permit<'l>(PermitInner<'l>);
 
-/// Of a call in memory, a permit has what its [grants](Self::grants) are made of: nearly all permits
-/// are only dropped. That takes 128 bytes at most, which the compiler moves without a call of
-/// `memcpy`.
-#[cfg_attr(not(feature = "memory"), allow(dead_code, reason = "other stores have only one"))]
+/// Of most calls, a permit has what its [grants](Self::grants) are made of: nearly all permits are only
+/// dropped. That takes 128 bytes at most, which the compiler moves without a call of `memcpy`.
+#[cfg_attr(not(feature = "memory"), allow(dead_code, reason = "other stores never have a few"))]
 enum PermitInner<'l> {
     One(Paid<'l, 1>),
     TwoShards(Paid<'l, 2>),
@@ -120,7 +119,6 @@ impl<'l> PermitInner<'l> {
 
 impl<'l, const N: usize> Paid<'l, N> {
     /// Takes the key out of the demand.
-    #[cfg(feature = "memory")]
     #[inline(always)]
     fn new(
         limiter: &'l RateLimiter,
@@ -194,6 +192,33 @@ impl<'l> Permit<'l> {
     ) -> Self {
         let answer = ([reading.state()], [reading.units()], reading.mark());
         Self(PermitInner::One(Paid::new(limiter, demand, answer, at)))
+    }
+
+    /// The permit of a call on one limit that any store has admitted.
+    ///
+    /// `None` if another store has paid as well, as with a fallback.
+    pub(super) fn of_readings(
+        limiter: &'l RateLimiter,
+        demand: &mut Demand<&'l Limit>,
+        readings: &[Reading],
+        at: Timestamp,
+    ) -> Option<Self> {
+        let is_of_store =
+            |reading: &Reading| (reading.origin(), reading.unpaid()) == Default::default();
+        let mark = |own| if demand.asked_at.is_none() { own } else { demand.asked_at };
+        Some(Self(match readings {
+            _ if !readings.iter().all(is_of_store) => return None,
+            [one] => {
+                let answer = ([one.state()], [one.units()], mark(one.mark()));
+                PermitInner::One(Paid::new(limiter, demand, answer, at))
+            }
+            [one, two] => {
+                let (left, units) = ([one.state(), two.state()], [one.units(), two.units()]);
+                let answer = (left, units, mark(one.mark()));
+                PermitInner::TwoShards(Paid::new(limiter, demand, answer, at))
+            }
+            _ => return None,
+        }))
     }
 
     /// The permit of a call on two shards in memory.

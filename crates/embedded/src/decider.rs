@@ -1,6 +1,5 @@
 //! The thread that decides.
 
-use std::collections::HashMap;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
@@ -11,8 +10,9 @@ use super::file::{BucketChanges, BucketFile, BucketReader};
 use super::inbox::{AwaitedEvents, DecisionJob, Delivery, Inbox};
 use tollgate::backend::{Applied, BackendError, BucketRecord};
 use tollgate::clock::{Clock, Timestamp};
+use tollgate_kit::key_name::KeyName;
 use tollgate_kit::operation::Operation;
-use tollgate_kit::stored::{Draft, bucket_name};
+use tollgate_kit::stored::Draft;
 
 /// When a decision is answered.
 ///
@@ -48,7 +48,7 @@ const COMMIT_AFTER: Duration = Duration::from_millis(100);
 const MAX_PENDING: usize = 65_536;
 
 /// What was decided and is not in the file yet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct PendingChanges<C> {
     changes: C,
     /// The answers that wait for the commit.
@@ -91,7 +91,7 @@ impl Decider {
         commits: mpsc::Sender<Commit>,
     ) -> Self {
         let now = clock.now();
-        let next = PendingChanges { changes: HashMap::new(), replies: Vec::new() };
+        let next = PendingChanges::default();
         let (under_way, failure, due) = (None, None, Instant::now());
         Self { file, inbox, clock, durability, commits, next, under_way, failure, due, now }
     }
@@ -142,10 +142,7 @@ impl Decider {
 
     /// Sends what was decided to the committer.
     fn begin(&mut self) {
-        let PendingChanges { changes, replies } = mem::replace(
-            &mut self.next,
-            PendingChanges { changes: HashMap::new(), replies: Vec::new() },
-        );
+        let PendingChanges { changes, replies } = mem::take(&mut self.next);
         let changes = Arc::new(changes);
         self.under_way = Some(PendingChanges { changes: Arc::clone(&changes), replies });
         self.inbox.note_commit();
@@ -231,14 +228,11 @@ impl Decider {
         operation: &Operation,
         reader: &mut Option<BucketReader>,
     ) -> Result<(Applied, bool), BackendError> {
-        let ids = operation.distinct_ids();
-        let (mut names, mut records) = (Vec::new(), Vec::new());
-        for &id in &ids {
-            let name = bucket_name(id);
-            records.push((id, self.read(&name, reader)?));
-            names.push(name);
+        let named = operation.named_ids();
+        let mut draft = Draft::new(self.now);
+        for (id, name) in &named {
+            draft.add(*id, self.read(name, reader)?);
         }
-        let mut draft = Draft::new(self.now, records);
         let applied = operation.decide(&mut draft);
         if !draft.has_changed() {
             return Ok((applied, false));
@@ -246,7 +240,7 @@ impl Decider {
         if let Some(failure) = self.failure.as_ref().filter(|_| !self.tries()) {
             return Err(failure.clone());
         }
-        for (name, entry) in names.into_iter().zip(draft.entries()) {
+        for ((_, name), entry) in named.into_iter().zip(draft.entries()) {
             if entry.has_changed() {
                 self.next.changes.insert(name, entry.after().copied());
             }
@@ -266,7 +260,7 @@ impl Decider {
     /// Reads a bucket: what is pending, or else what is in the file.
     fn read(
         &self,
-        name: &str,
+        name: &KeyName,
         reader: &mut Option<BucketReader>,
     ) -> Result<Option<BucketRecord>, BackendError> {
         let under_way = self.under_way.as_ref().and_then(|pending| pending.changes.get(name));
@@ -279,7 +273,7 @@ impl Decider {
                 Some(reader) => reader,
                 None => reader.insert(self.file.reader()?),
             };
-            reader.get(name)
+            reader.get(name.as_str())
         }));
         read.unwrap_or_else(|_| {
             Err(BackendError::internal(super::NAME, "the database panicked while it was read"))

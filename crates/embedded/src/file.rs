@@ -1,6 +1,5 @@
 //! The file of a store: a redb database with a table of buckets, and the time of the last commit.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::fs;
 use std::io::ErrorKind;
@@ -20,6 +19,8 @@ use super::sweep::Sweep;
 use tollgate::backend::{BackendError, BucketRecord};
 use tollgate::clock::Timestamp;
 use tollgate_kit::debtors::{KeyRange, SortedEntry};
+use tollgate_kit::hashed::PrehashedMap;
+use tollgate_kit::key_name::KeyName;
 use tollgate_kit::stored::{decode_record, encode_record, read_bucket_name};
 
 /// The records of the buckets, by their names.
@@ -42,7 +43,7 @@ const SMALL_FILE: u64 = 4 << 20;
 const REOPEN_AFTER: Duration = Duration::from_millis(100);
 
 /// The buckets that decisions have changed, by their names; `None` for one that was reset.
-pub(super) type BucketChanges = HashMap<String, Option<BucketRecord>>;
+pub(super) type BucketChanges = PrehashedMap<KeyName, Option<BucketRecord>>;
 
 /// The file of a store, which this process alone has open.
 #[derive(Debug)]

@@ -11,13 +11,13 @@ use tollgate_kit::operation::Operation;
 /// The answer to a job, and the job itself: what the caller has allocated is freed by its thread. The
 /// decider, which would free all of it, would get into the way of the threads that allocate: that costs
 /// up to half of the decisions.
-pub(super) type JobAnswer = (Result<Applied, BackendError>, Option<Operation>);
+pub(super) type JobAnswer = (Result<Applied, BackendError>, Option<Box<Operation>>);
 
 /// A call of the store.
 #[derive(Debug)]
 pub(super) struct DecisionJob {
     /// What to decide. Without it, the job is answered once all earlier decisions are in the file.
-    pub(super) operation: Option<Operation>,
+    pub(super) operation: Option<Box<Operation>>,
     pub(super) reply: oneshot::Sender<JobAnswer>,
 }
 

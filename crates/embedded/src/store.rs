@@ -195,7 +195,7 @@ impl Embedded {
 
     fn send(
         &self,
-        operation: Option<Operation>,
+        operation: Option<Box<Operation>>,
     ) -> Result<oneshot::Receiver<JobAnswer>, BackendError> {
         let (reply, answer) = oneshot::channel();
         match self.0.inbox.push(DecisionJob { operation, reply }) {
@@ -207,7 +207,7 @@ impl Embedded {
 
     fn ask(&self, operation: Operation) -> Answer<Applied> {
         let deadline = self.0.deadline;
-        match self.send(Some(operation)) {
+        match self.send(Some(Box::new(operation))) {
             Err(error) => Answer::Ready(Err(error)),
             Ok(answer) => {
                 let begun = Instant::now();

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::key_name::{KeyName, KeyNames};
 use crate::hashed::PrehashedMap;
+use crate::stored::bucket_name;
 use tollgate::algebra::{Bucket, Units};
 use tollgate::backend::{
     Adjustment, Applied, BackendError, BucketId, BucketStore, Charge, OwnedAdjustment,
@@ -15,9 +16,9 @@ use tollgate::kit::MAX_UNITS;
 /// What one caller asks for, in one step.
 #[derive(Clone, Debug)]
 pub enum Operation {
-    Charges(Vec<OwnedCharge>),
-    Adjustments(Vec<OwnedAdjustment>),
-    Resets(Vec<OwnedBucketId>),
+    Charges(SmallVec<[OwnedCharge; 1]>),
+    Adjustments(SmallVec<[OwnedAdjustment; 1]>),
+    Resets(SmallVec<[OwnedBucketId; 1]>),
 }
 
 impl Operation {
@@ -59,6 +60,11 @@ impl Operation {
         ids
     }
 
+    /// As [`distinct_ids`](Self::distinct_ids), each with the name of its bucket in a store of bytes.
+    pub fn named_ids(&self) -> SmallVec<[(BucketId<'_>, KeyName); 1]> {
+        self.distinct_ids().into_iter().map(|id| (id, bucket_name(id))).collect()
+    }
+
     /// The numbers by which it first names a bucket; a reset has none.
     pub fn bucket_of(&self, id: BucketId<'_>) -> Option<Bucket> {
         match self {
@@ -95,18 +101,23 @@ impl Operation {
 }
 
 /// An operation that travels in a shared call, with the names of its buckets in the store.
+///
+/// It has one place in memory, as it changes hands often.
 #[derive(Clone, Debug)]
-pub struct NamedOperation {
+pub struct NamedOperation(Box<OperationAndNames>);
+
+#[derive(Clone, Debug)]
+struct OperationAndNames {
     operation: Operation,
     /// In the order of [`Operation::ids`].
-    names: Vec<KeyName>,
+    names: SmallVec<[KeyName; 1]>,
 }
 
 impl NamedOperation {
     pub fn new(operation: Operation, names: &KeyNames) -> Self {
-        let mut named = Vec::with_capacity(1);
+        let mut named = SmallVec::new();
         operation.each_id(|id| named.push(names.name(id)));
-        Self { operation, names: named }
+        Self(Box::new(OperationAndNames { operation, names: named }))
     }
 
     /// # Errors
@@ -132,22 +143,22 @@ impl NamedOperation {
     }
 
     pub const fn operation(&self) -> &Operation {
-        &self.operation
+        &self.0.operation
     }
 
     /// The names of its buckets in order, with repetitions.
     pub fn names(&self) -> &[KeyName] {
-        &self.names
+        &self.0.names
     }
 
     /// Whether a caller that has left no longer wants it.
     pub const fn is_charge(&self) -> bool {
-        matches!(self.operation, Operation::Charges(_))
+        matches!(self.0.operation, Operation::Charges(_))
     }
 
     /// Whether both charge the same.
     pub fn charges_as(&self, other: &Self) -> bool {
-        match (&self.operation, &other.operation) {
+        match (&self.0.operation, &other.0.operation) {
             (Operation::Charges(one), Operation::Charges(other)) => one == other,
             _ => false,
         }

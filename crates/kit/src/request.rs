@@ -32,7 +32,7 @@ impl<'o> RequestWriter<'o> {
     /// A writer for a store whose clock is probably at this time.
     pub fn new(around: Timestamp) -> Self {
         let holds = [i64::MIN, i64::MAX].map(Timestamp::from_micros);
-        let (limits, known, numbers) = (Vec::new(), HashMap::new(), Vec::new());
+        let (limits, known, numbers) = (Vec::new(), HashMap::new(), Vec::with_capacity(16));
         Self { limits, around, holds, known, numbers }
     }
 

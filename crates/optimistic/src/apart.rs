@@ -11,6 +11,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::swap_store::SwapStore;
 use tollgate::algebra::{State, Terms, Verdict};
 use tollgate::backend::{
@@ -82,7 +84,7 @@ fn several<S: SwapStore>(charges: &[OwnedCharge]) -> BackendError {
 
 impl BucketParts {
     /// The adjustments of each bucket by themselves. If one is an undo, all only look.
-    fn adjustments(all: Vec<OwnedAdjustment>) -> Self {
+    fn adjustments(all: SmallVec<[OwnedAdjustment; 1]>) -> Self {
         let is_made = !all.iter().any(|one| one.as_adjustment().is_conditional());
         let mut owners = Vec::new();
         let mut operations: Vec<Operation> = Vec::new();

@@ -17,9 +17,10 @@ use tollgate::backend::{
 use tollgate::clock::{Clock, SystemClock, Timestamp};
 use tollgate::kit::MOST_AHEAD;
 use tollgate_kit::debtors::SortedPage;
+use tollgate_kit::key_name::KeyName;
 use tollgate_kit::late::in_time;
 use tollgate_kit::operation::Operation;
-use tollgate_kit::stored::{Draft, bucket_name, decode_record, encode_record, name_ranges};
+use tollgate_kit::stored::{Draft, decode_record, encode_record, name_ranges};
 
 /// Buckets in any store that can compare and swap small values, shared by all processes that use
 /// it.
@@ -205,15 +206,14 @@ impl<S: SwapStore> Optimistic<S> {
         operation: &Operation,
         conflicts: &mut u32,
     ) -> Result<Applied, BackendError> {
-        let ids = operation.distinct_ids();
-        let names: Vec<String> = ids.iter().map(|&id| bucket_name(id)).collect();
+        let named = operation.named_ids();
         loop {
             // A call that has met no other waits for none.
-            let turn = match names.first() {
-                Some(name) if *conflicts > 0 => self.turns.take(name).await,
+            let turn = match named.first() {
+                Some((_, name)) if *conflicts > 0 => self.turns.take(name.as_str()).await,
                 _ => None,
             };
-            if let Some(applied) = self.try_once(operation, &ids, &names).await? {
+            if let Some(applied) = self.try_once(operation, &named).await? {
                 return Ok(applied);
             }
             drop(turn);
@@ -229,37 +229,35 @@ impl<S: SwapStore> Optimistic<S> {
     async fn try_once(
         &self,
         operation: &Operation,
-        ids: &[BucketId<'_>],
-        names: &[String],
+        named: &[(BucketId<'_>, KeyName)],
     ) -> Result<Option<Applied>, BackendError> {
-        let (old, now, records) = loop {
-            let old = self.load(names).await?;
+        let (old, mut draft) = loop {
+            let old = self.load(named).await?;
             let now = self.now();
-            let mut records = Vec::with_capacity(ids.len());
-            for ((id, name), old) in ids.iter().zip(names).zip(&old) {
-                records.push((*id, read::<S>(name, old.as_deref())?));
+            let mut draft = Draft::new(now);
+            for ((id, name), old) in named.iter().zip(&old) {
+                draft.add(*id, read::<S>(name.as_str(), old.as_deref())?);
             }
-            if !self.catch_up(operation, names, &old, now, &records).await? {
-                break (old, now, records);
+            if !self.catch_up(operation, named, &old, now, &draft).await? {
+                break (old, draft);
             }
         };
-        let mut draft = Draft::new(now, records);
         let applied = match S::SWAPS_SEVERAL {
             true => operation.decide(&mut draft),
             false => decide_apart::<S>(operation, &mut draft)?,
         };
-        let is_of_one_instant = names.len() < 2 || S::LOADS_SEVERAL || !S::SWAPS_SEVERAL;
+        let is_of_one_instant = named.len() < 2 || S::LOADS_SEVERAL || !S::SWAPS_SEVERAL;
         if !draft.has_changed() && is_of_one_instant {
             return Ok(Some(applied));
         }
         let entries = draft.entries();
         let new: Vec<_> = entries.iter().map(|entry| entry.after().map(encode_record)).collect();
         let mut swaps = Vec::with_capacity(entries.len());
-        for (((name, old), new), entry) in names.iter().zip(&old).zip(&new).zip(entries) {
+        for ((((_, name), old), new), entry) in named.iter().zip(&old).zip(&new).zip(entries) {
             let old = old.as_deref();
             let new = if entry.has_changed() { new.as_ref().map(<[u8; _]>::as_slice) } else { old };
             let full_at = entry.after().and_then(BucketRecord::droppable_at);
-            swaps.push(Swap::new(name, old, new).with_full_at(full_at));
+            swaps.push(Swap::new(name.as_str(), old, new).with_full_at(full_at));
         }
         if !S::SWAPS_SEVERAL {
             // Only one has changed: see `decide_apart`.
@@ -278,22 +276,23 @@ impl<S: SwapStore> Optimistic<S> {
     async fn catch_up(
         &self,
         operation: &Operation,
-        names: &[String],
+        named: &[(BucketId<'_>, KeyName)],
         old: &[Option<Vec<u8>>],
         now: Timestamp,
-        records: &[(BucketId<'_>, Option<BucketRecord>)],
+        draft: &Draft<'_>,
     ) -> Result<bool, BackendError> {
         if self.store.now().is_none() {
             return Ok(false);
         }
         let (mut were_any, latest) = (false, now.plus_micros(MOST_AHEAD));
-        for ((name, old), (id, record)) in names.iter().zip(old).zip(records) {
-            let caught_up = record
+        for (((id, name), old), entry) in named.iter().zip(old).zip(draft.entries()) {
+            let caught_up = entry
+                .after()
                 .zip(operation.bucket_of(*id))
                 .and_then(|(record, bucket)| record.caught_up(*id, &bucket, [now, latest]));
             if let Some(record) = caught_up {
                 let new = encode_record(&record);
-                let swap = Swap::new(name, old.as_deref(), Some(&new));
+                let swap = Swap::new(name.as_str(), old.as_deref(), Some(&new));
                 // If another call was faster, it has done the same.
                 self.store.swap(&swap.with_full_at(record.droppable_at())).await?;
                 were_any = true;
@@ -302,11 +301,14 @@ impl<S: SwapStore> Optimistic<S> {
         Ok(were_any)
     }
 
-    async fn load(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, BackendError> {
-        if let [name] = names {
-            return Ok(vec![self.store.load(name).await?]);
+    async fn load(
+        &self,
+        named: &[(BucketId<'_>, KeyName)],
+    ) -> Result<Vec<Option<Vec<u8>>>, BackendError> {
+        if let [(_, name)] = named {
+            return Ok(vec![self.store.load(name.as_str()).await?]);
         }
-        let keys: Vec<&str> = names.iter().map(String::as_str).collect();
+        let keys: Vec<&str> = named.iter().map(|(_, name)| name.as_str()).collect();
         let values = self.store.load_all(&keys).await?;
         match values.len() == keys.len() {
             true => Ok(values),

@@ -29,7 +29,9 @@ fn on_a_full_disk_calls_do_not_wait_until_the_next_commit_has_failed_as_well() {
         let (key, bucket) = (Key::from(key), Bucket::new(&Quota::token_bucket(5, HOUR)).unwrap());
         let charge = Charge::take(BucketId::new("logins", &key), &bucket, 1);
         let (reply, answer) = oneshot::channel();
-        inbox.push(DecisionJob { operation: Some(Operation::charges(&[charge])), reply }).unwrap();
+        inbox
+            .push(DecisionJob { operation: Some(Box::new(Operation::charges(&[charge]))), reply })
+            .unwrap();
         answer.blocking_recv().unwrap().0
     };
     let (is_full, disk) = mpsc::channel();

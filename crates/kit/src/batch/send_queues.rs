@@ -263,7 +263,7 @@ impl SlotQueue {
     /// while the client writes or reads another. For example, 30 jobs and two such tasks make two
     /// calls of 15.
     fn take(&mut self, most: usize, now: Instant) -> Vec<Job> {
-        let share = self.jobs.len().div_ceil(self.ready.max(1)).max(1);
+        let share = self.jobs.len().div_ceil(self.ready.max(1));
         self.ready = self.ready.saturating_sub(1);
         // Turns only matter if not all jobs fit into the next calls.
         let in_turns = share > most;

@@ -128,12 +128,8 @@ impl KeyNames {
             self.write_key(&mut name, first, MAX_TAG);
             name.extend(b"}:");
         }
-        Self::write_limit(&mut name, id.limit());
-        if id.shard_index() > 0 {
-            name.push(b'#');
-            name.number(u64::from(id.shard_index()));
-        }
-        name.push(b':');
+        name.limit(id.limit());
+        name.shard(id.shard_index());
         let room = MAX_NAME.saturating_sub(name.len());
         self.write_key(&mut name, id.key().as_bytes(), room);
         name.complete()
@@ -149,14 +145,6 @@ impl KeyNames {
             name.push(b'}');
         }
         name.complete()
-    }
-
-    #[inline]
-    fn write_limit(name: &mut KeyName, limit: &str) {
-        match limit.as_bytes() {
-            limit if limit.len() <= MAX_LIMIT => name.text(limit),
-            limit => name.hash(b"%sha256-", &Sha256::digest(limit).into()),
-        }
     }
 
     /// Writes a key, or the first part of one, in no more than `room` bytes unless it is a hash.
@@ -231,8 +219,5 @@ fn is_plain(text: &str) -> bool {
 const OTHER_PLAIN: &str = "`-_.~@+/:`";
 const MAX_PLAIN: usize = 64;
 const MAX_NAME: usize = 200;
-/// The longest name of a [`Limit`](tollgate::Limit). Calls of a backend by itself may name longer ones,
-/// which no index of PostgreSQL could hold.
-const MAX_LIMIT: usize = 64;
 const MAX_TAG: usize = 64;
 const MIN_SECRET: usize = 16;

@@ -14,7 +14,7 @@ impl KeyNames {
             let end = rest.windows(2).position(|pair| pair == b"}:")?;
             (_, rest) = rest.split_at_checked(end.checked_add(2)?)?;
         }
-        let rest = str::from_utf8(rest.strip_prefix(self.limit_field(limit).as_ref())?).ok()?;
+        let rest = str::from_utf8(rest.strip_prefix(KeyName::of_limit(limit).as_ref())?).ok()?;
         // Neither a limit nor a shard has a colon, and nor has the text of a limit a `#`.
         let (shard, key) = match rest.strip_prefix('#') {
             Some(rest) => {
@@ -32,23 +32,16 @@ impl KeyNames {
         is_its_name.then_some(NameParts { key: Ok(key), shard })
     }
 
-    /// The field of a limit, as names have it.
-    pub(super) fn limit_field(&self, limit: &str) -> KeyName {
-        let mut field = KeyName::new(b"");
-        Self::write_limit(&mut field, limit);
-        field
-    }
-
     /// The pattern of the names of a limit in the language of Redis, which has no special meaning
     /// for any other character of a name. It matches some other names as well.
     pub fn pattern(&self, limit: &str) -> Vec<u8> {
         let tag: &[u8] = if self.by_first_part { b"*" } else { b"" };
-        [&self.head, tag, self.limit_field(limit).as_ref(), b"[:#]*"].concat()
+        [&self.head, tag, KeyName::of_limit(limit).as_ref(), b"[:#]*"].concat()
     }
 
     /// The ranges in which the names of a limit lie. Other names lie there only if they are not ours.
     pub fn ranges(&self, limit: &str) -> NameRanges {
-        ranges_of(&[&self.head, self.limit_field(limit).as_ref()].concat())
+        ranges_of(&[&self.head, KeyName::of_limit(limit).as_ref()].concat())
     }
 }
 

@@ -4,17 +4,22 @@ use std::fmt;
 use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
 use std::sync::LazyLock;
 
+use sha2::{Digest as _, Sha256};
 use smallvec::SmallVec;
 
 use super::slot;
 use tollgate::kit::{KeySink, write_key, write_text};
 
-/// The name of a bucket in Redis.
+/// The name of a bucket in a store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyName {
     bytes: SmallVec<[u8; INLINE]>,
     hash: u64,
 }
+
+/// The longest name of a [`Limit`](tollgate::Limit). Calls of a backend by itself may name longer ones,
+/// which no index of PostgreSQL could hold.
+const MAX_LIMIT: usize = 64;
 
 /// With a random key, so that no client can make up keys with names that share a hash.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -28,9 +33,16 @@ impl KeyName {
         Self { bytes: SmallVec::from_slice(head), hash: 0 }
     }
 
+    /// The field of a limit, as names have it.
+    pub(crate) fn of_limit(limit: &str) -> Self {
+        let mut field = Self::new(b"");
+        field.limit(limit);
+        field
+    }
+
     /// Computes the hash of the finished name.
     #[inline]
-    pub(super) fn complete(mut self) -> Self {
+    pub(crate) fn complete(mut self) -> Self {
         let mut hasher = HASHER.build_hasher();
         // Only these bytes decide, as names are compared by them: equal names have equal hashes.
         hasher.write(&self.bytes);
@@ -55,7 +67,31 @@ impl KeyName {
         self.bytes.ends_with(b":*")
     }
 
-    pub(super) fn truncate(&mut self, len: usize) {
+    /// The name as text: it is of ASCII.
+    pub fn as_str(&self) -> &str {
+        str::from_utf8(&self.bytes).unwrap_or_default()
+    }
+
+    /// Writes the name of a limit.
+    #[inline]
+    pub(super) fn limit(&mut self, limit: &str) {
+        match limit.as_bytes() {
+            limit if limit.len() <= MAX_LIMIT => self.text(limit),
+            limit => self.hash(b"%sha256-", &Sha256::digest(limit).into()),
+        }
+    }
+
+    /// Writes the shard, unless it is the first, and what is before a key.
+    #[inline]
+    pub(crate) fn shard(&mut self, shard: u32) {
+        if shard > 0 {
+            self.push(b'#');
+            self.number(u64::from(shard));
+        }
+        self.push(b':');
+    }
+
+    pub(crate) fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
     }
 
@@ -65,12 +101,12 @@ impl KeyName {
     }
 
     #[inline]
-    pub(super) fn text(&mut self, text: &[u8]) {
+    pub(crate) fn text(&mut self, text: &[u8]) {
         write_text(self, text);
     }
 
     /// Writes the first 128 bits of a hash.
-    pub(super) fn hash(&mut self, kind: &[u8], hash: &[u8; 32]) {
+    pub(crate) fn hash(&mut self, kind: &[u8], hash: &[u8; 32]) {
         self.extend(kind);
         self.hex(hash.first_chunk::<16>().unwrap_or(&[0; 16]));
     }

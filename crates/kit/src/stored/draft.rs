@@ -1,5 +1,7 @@
 //! The records that one call names, read before it is decided.
 
+use smallvec::SmallVec;
+
 use tollgate::backend::{BucketId, BucketRecord, BucketStore};
 use tollgate::clock::Timestamp;
 
@@ -9,7 +11,7 @@ use tollgate::clock::Timestamp;
 pub struct Draft<'w> {
     now: Timestamp,
     /// In the order of their ids.
-    entries: Vec<DraftEntry<'w>>,
+    entries: SmallVec<[DraftEntry<'w>; 1]>,
 }
 
 /// One bucket of a draft.
@@ -32,17 +34,16 @@ impl DraftEntry<'_> {
 }
 
 impl<'w> Draft<'w> {
-    /// A draft with these records, in the order of their ids, each of which is named once.
-    pub fn new(
-        now: Timestamp,
-        records: impl IntoIterator<Item = (BucketId<'w>, Option<BucketRecord>)>,
-    ) -> Self {
-        let entries = records.into_iter();
-        let entries = entries.map(|(id, before)| DraftEntry { id, before, after: before });
-        Self { now, entries: entries.collect() }
+    pub fn new(now: Timestamp) -> Self {
+        Self { now, entries: SmallVec::new() }
     }
 
-    /// The entries, in the order of the records that [`new`](Self::new) was given.
+    /// Adds a record. They come in the order of their ids, each of which is named once.
+    pub fn add(&mut self, id: BucketId<'w>, record: Option<BucketRecord>) {
+        self.entries.push(DraftEntry { id, before: record, after: record });
+    }
+
+    /// The entries, in the order in which their records were [added](Self::add).
     pub fn entries(&self) -> &[DraftEntry<'w>] {
         &self.entries
     }

@@ -1,11 +1,11 @@
 //! The names of buckets in stores of bytes.
 
-use std::fmt::Write as _;
-
 use sha2::{Digest as _, Sha256};
 
 use crate::debtors::{NameParts, NameRanges, ranges_of};
+use crate::key_name::KeyName;
 use tollgate::backend::{BucketId, Key};
+use tollgate::kit::KeySink as _;
 
 /// The name of a bucket: letters, digits and `-_.~@+/%#:=`, at most 300 bytes.
 ///
@@ -14,39 +14,34 @@ use tollgate::backend::{BucketId, Key};
 /// as `%` and two digits. A key that is too long stands as `sha256=` and 128 bits of its hash, so
 /// that long keys of clients do not grow the store. No other name has a `=`. The name of a limit that
 /// is longer than any [`Limit`](tollgate::Limit) has stands as `%sha256-` and its hash.
-pub fn bucket_name(id: BucketId<'_>) -> String {
-    let mut name = String::with_capacity(64);
-    push_limit(&mut name, id.limit());
-    if id.shard_index() > 0 {
-        // Writing to memory cannot fail.
-        let _ = write!(name, "#{}", id.shard_index());
+pub fn bucket_name(id: BucketId<'_>) -> KeyName {
+    let mut name = KeyName::of_limit(id.limit());
+    name.shard(id.shard_index());
+    let (before, key) = (name.len(), id.key().as_bytes());
+    // Written first and cut off if it is too long, as nearly all keys fit.
+    if key.len() <= MAX_NAME {
+        name.text(key);
     }
-    name.push(':');
-    let before = name.len();
-    let key = id.key().as_bytes();
-    if !push_text(&mut name, key, MAX_NAME) {
+    if key.len().max(name.len()) > MAX_NAME {
         name.truncate(before);
-        push_hash(&mut name, "sha256=", key);
+        name.hash(b"sha256=", &Sha256::digest(key).into());
     }
-    name
+    name.complete()
 }
 
 /// The ranges in which the names of a limit lie.
 pub fn name_ranges(limit: &str) -> NameRanges {
-    let mut start = String::new();
-    push_limit(&mut start, limit);
-    ranges_of(start.as_bytes())
+    ranges_of(KeyName::of_limit(limit).as_ref())
 }
 
 /// What this name of a bucket of the limit says; `None` for any other name.
 pub fn read_bucket_name(limit: &str, name: &str) -> Option<NameParts> {
-    let mut field = String::new();
-    push_limit(&mut field, limit);
     // Neither a limit nor a shard has a colon, and nor has the text of a limit a `#`.
-    let (shard, key) = match name.strip_prefix(&field)?.split_once(':')? {
-        ("", key) => (0, key),
-        (shard, key) => (shard.strip_prefix('#')?.parse().ok()?, key),
-    };
+    let (shard, key) =
+        match name.strip_prefix(KeyName::of_limit(limit).as_str())?.split_once(':')? {
+            ("", key) => (0, key),
+            (shard, key) => (shard.strip_prefix('#')?.parse().ok()?, key),
+        };
     if let Some(digits) = key.strip_prefix("sha256=") {
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         let is_digest = digits.len() == 32 && digits.bytes().all(is_hex);
@@ -54,7 +49,7 @@ pub fn read_bucket_name(limit: &str, name: &str) -> Option<NameParts> {
     }
     let key = Key::from_encoded(&decode(key)?)?;
     // Other spellings are names that are not ours.
-    let is_its_name = bucket_name(BucketId::new(limit, &key).shard(shard)) == name;
+    let is_its_name = bucket_name(BucketId::new(limit, &key).shard(shard)).as_str() == name;
     is_its_name.then_some(NameParts { key: Ok(key), shard })
 }
 
@@ -71,40 +66,8 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn push_limit(name: &mut String, limit: &str) {
-    match limit.as_bytes() {
-        limit if limit.len() <= MAX_LIMIT => drop(push_text(name, limit, usize::MAX)),
-        limit => push_hash(name, "%sha256-", limit),
-    }
-}
-
-fn push_hash(name: &mut String, kind: &str, bytes: &[u8]) {
-    name.push_str(kind);
-    for byte in Sha256::digest(bytes).iter().take(16) {
-        let _ = write!(name, "{byte:02x}");
-    }
-}
-
-/// Writes bytes as text; returns false if the name then exceeds `most` bytes.
-fn push_text(name: &mut String, bytes: &[u8], most: usize) -> bool {
-    for &byte in bytes {
-        if byte.is_ascii_alphanumeric() || b"-_.~@+/".contains(&byte) {
-            name.push(char::from(byte));
-        } else {
-            let _ = write!(name, "%{byte:02X}");
-        }
-        if name.len() > most {
-            return false;
-        }
-    }
-    true
-}
-
 /// The longest name with its key in full, as in Redis.
 const MAX_NAME: usize = 200;
-
-/// The longest name of a `Limit`. Calls of a backend by itself may name longer ones.
-const MAX_LIMIT: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -123,7 +86,7 @@ mod tests {
             (BucketId::new("log:in", &alice).shard(3), "log%3Ain#3:s%05alice"),
             (BucketId::new("per client", &address), "per%20client:4%0A%00%00%01"),
         ] {
-            assert_eq!(bucket_name(id), name);
+            assert_eq!(bucket_name(id).as_str(), name);
         }
     }
 
@@ -142,7 +105,8 @@ mod tests {
         for limit in ["", "a", "a:", "a#1", "#1", "%", "a%3A", &hashed, &long[1..], &long] {
             for key in keys.iter().chain(&longer) {
                 for shard in [0, 1, 11] {
-                    let name = bucket_name(BucketId::new(limit, key).shard(shard));
+                    let name =
+                        bucket_name(BucketId::new(limit, key).shard(shard)).as_str().to_owned();
                     let parts = read_bucket_name(limit, &name).unwrap();
                     assert_eq!(parts.shard, shard);
                     assert!(parts.key.as_ref().ok().is_none_or(|read| read == key), "{parts:?}");

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use tokio::task::yield_now;
 
 use super::{Optimistic, Swap, SwapScan, SwapStore};
-use tollgate::backend::BackendError;
+use tollgate::backend::{BackendError, BucketId};
 use tollgate::clock::{Clock, ManualClock, Timestamp};
 use tollgate::{Key, Limit};
 use tollgate_conformance::dice::Dice;
@@ -152,7 +152,8 @@ impl<const SEVERAL: bool> SwapStore for CasMap<SEVERAL> {
 
 /// The name of a bucket in the map.
 pub(super) fn name(limit: &Limit, key: &Key) -> String {
-    tollgate_kit::stored::bucket_name(tollgate::backend::BucketId::new(limit.name(), key))
+    let name = tollgate_kit::stored::bucket_name(BucketId::new(limit.name(), key));
+    name.as_str().to_owned()
 }
 
 /// A store on a map.

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::double;
+use tollgate::backend::OwnedCharge;
 use tollgate::clock::Timestamp;
 use tollgate_kit::key_name::KeyName;
 use tollgate_kit::operation::{NamedOperation, Operation, number_buckets};
@@ -66,8 +67,7 @@ fn plain<'o>(
     let charges = operations.zip(places).map(|(operation, place)| {
         let Operation::Charges(charges) = operation.operation() else { return None };
         let [one] = charges.as_slice() else { return None };
-        let one = one.as_charge();
-        is_plain(&one).then_some((place, one))
+        is_plain(&one.as_charge()).then_some((place, one))
     });
     let mut charges: SmallVec<[_; 1]> = charges.collect::<Option<_>>()?;
     // A stable sort: the charges of one bucket stay in order. Those of different buckets do not
@@ -81,15 +81,17 @@ fn plain<'o>(
         let [(_, first), others @ ..] = of_bucket else { continue };
         let at = writer.len();
         writer.push(1);
-        let limit = writer.limit_numbers(first.bucket(), first.id());
-        for (_, other) in others {
-            if writer.limit_numbers(other.bucket(), other.id()) != limit {
-                return None;
-            }
+        let mut numbers = |one: &'o OwnedCharge| {
+            let one = one.as_charge();
+            writer.limit_numbers(one.bucket(), one.id())
+        };
+        let limit = numbers(first);
+        if others.iter().any(|(_, other)| numbers(other) != limit) {
+            return None;
         }
         limit.into_iter().for_each(|number| writer.push(number));
         writer.push(length(of_bucket.len()));
-        of_bucket.iter().for_each(|(_, charge)| writer.push(charge.units().max(0)));
+        of_bucket.iter().for_each(|(_, charge)| writer.push(charge.as_charge().units().max(0)));
         if count > 0 && writer.repeats(alike, at) {
             count = count.saturating_add(1);
             writer.truncate(at);

@@ -196,7 +196,7 @@ proptest! {
         let name = names.name(BucketId::new(limit, key).shard(*shard));
         let parts = names.read(limit, name.as_ref()).expect("the name of a bucket of the limit");
         prop_assert_eq!(parts.shard, *shard);
-        let field = text(&name).rsplit_once(&format!("{}:", text(&names.limit_field(limit)))).map(|(_, key)| key);
+        let field = text(&name).rsplit_once(&format!("{}:", text(&KeyName::of_limit(limit)))).map(|(_, key)| key);
         match parts.key {
             Ok(read) => prop_assert_eq!(&read, key),
             Err(digest) => {
