@@ -301,9 +301,9 @@ impl<'l> LimitCall<'l> {
         match decided {
             Decided::Admitted(answer) => {
                 if let [demand] = self.demands.as_mut_slice()
-                    && let readings = answer.applied().readings()
+                    && let readings = answer.readings()
                     && let Some(permit) =
-                        Permit::of_readings(limiter, demand, readings, answer.at())
+                        Permit::of_readings(limiter, demand, readings, answer.now())
                 {
                     return Ok(permit);
                 }
