@@ -273,11 +273,9 @@ impl ClientIp {
     ///     limiter.reset(&SIGN_IN).key(client.key_of(address)).await
     /// }
     /// ```
-    #[inline]
     #[must_use]
     pub fn key_of(&self, address: IpAddr) -> Key {
         match address {
-            // The common case first: it has no embedded address.
             IpAddr::V4(address) => Key::from(address),
             IpAddr::V6(address) => self.key_of_v6(address),
         }
@@ -327,7 +325,9 @@ impl ClientIp {
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         match self.find(head) {
-            Some(address) => Ok(Extracted::Key(self.key_of(address))),
+            // The common case first: it has no embedded address. As in `key_of`, which would cost a copy.
+            Some(IpAddr::V4(address)) => Ok(Extracted::Key(Key::from(address))),
+            Some(IpAddr::V6(address)) => Ok(Extracted::Key(self.key_of_v6(address))),
             None => Err(self.no_address()),
         }
     }
