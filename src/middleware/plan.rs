@@ -136,7 +136,7 @@ impl Plan {
         if rule.is_key_replaced {
             self.limiter.state.uses.note_replaced_key(&rule.limit);
         }
-        if let Some(why) = self.limiter.misfit(&rule.limit) {
+        if let Some(why) = self.limiter.misfit(&rule.limit).filter(|_| rule.is_enforced_on_some()) {
             self.limiter.state.uses.log_refuses_all(&rule.limit, &why);
         }
         let is_chosen = rule.chooser.is_some();

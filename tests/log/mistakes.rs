@@ -269,6 +269,11 @@ fn a_limit_that_a_shared_store_cannot_count_is_told_before_any_request() {
         &lines,
         &["WARN", "limit=\"shared\"", "every request is refused", "lost_after(HOUR)"],
     );
+    let lines = told(async || {
+        let shadow = shared.limiter().layer(Rule::new(&SHARED).key(global()).shadow());
+        let _service = tower::Layer::layer(&shadow, ());
+    });
+    assert_eq!(lines, [""; 0]);
 }
 
 /// The layer took 100 tokens for what cost one, without a word.
