@@ -211,8 +211,8 @@ impl<'l> LimitCall<'l> {
     /// [Reserves](Self::reserve) the tokens if the wait is at most `max_wait`, and is refused at
     /// once otherwise.
     ///
-    /// Of requests [in flight](crate::Quota::in_flight) nobody knows the wait, so without a token this is
-    /// refused at once. To wait, put a timeout around the `ready` of a [`reserve`](Self::reserve).
+    /// The wait for a request [in flight](crate::Quota::in_flight) to end is unknown, so without a free
+    /// token this is refused at once. To wait, put a timeout around the `ready` of a [`reserve`](Self::reserve).
     #[doc(alias("acquire_with_timeout", "max_wait", "timeout"))]
     #[inline]
     pub fn reserve_within(self, max_wait: Duration) -> LimitCall<'l, Duration> {

@@ -136,8 +136,8 @@ impl Reservation {
 
     /// The instant from which the work may run, jitter included.
     ///
-    /// For a limit of requests [in flight](crate::Quota::in_flight) nobody knows it, and the turn comes
-    /// when another request ends. This is then when the others count as [lost](crate::Quota::lost_after),
+    /// For a limit of requests [in flight](crate::Quota::in_flight) the instant is unknown: the turn comes
+    /// when another request ends. This returns when the others count as [lost](crate::Quota::lost_after),
     /// some 285 years away unless set.
     #[must_use]
     pub fn at(&self) -> Timestamp {

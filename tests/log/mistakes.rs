@@ -237,7 +237,7 @@ impl Backend for Later {
     }
 }
 
-/// A plan that no layer inserts, so nobody was limited, without a word.
+/// No layer inserted the plan, so no request was limited, and the log did not tell.
 #[test]
 fn a_function_that_never_chooses_a_limit_is_told_once() {
     static FREE: Limit = Limit::new("free", Quota::token_bucket(1_000_000, MINUTE));
@@ -276,7 +276,7 @@ fn a_limit_that_a_shared_store_cannot_count_is_told_before_any_request() {
     assert_eq!(lines, [""; 0]);
 }
 
-/// The layer took 100 tokens for what cost one, without a word.
+/// The layer took 100 tokens for what cost one, and the log did not tell.
 #[test]
 fn a_cost_by_which_no_layer_settles_is_told_once() {
     use axum::Extension;
@@ -308,7 +308,7 @@ fn a_cost_by_which_no_layer_settles_is_told_once() {
 
 // Requests in flight that never end.
 
-/// Two of them closed their key for good, without a word.
+/// Two of them made their key refuse for good, and the log did not tell.
 #[test]
 fn permits_in_flight_that_are_only_dropped_are_told_once() {
     static WORK: Limit = Limit::new("work", Quota::in_flight(2));

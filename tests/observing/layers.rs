@@ -45,7 +45,7 @@ where
     response.status().as_u16()
 }
 
-/// An operator could not see that somebody was locked out.
+/// A block was not told, so an operator did not learn of it.
 #[test]
 fn a_block_is_told_once_and_before_its_refusal_is_answered() {
     let (journal, limiter) = observed();
