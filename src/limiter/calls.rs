@@ -378,10 +378,12 @@ impl<'l> Future for LimitCall<'l> {
     // decision.
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // A way of its own, as the compiler knows the numbers of a constant on the other one. Which
-        // limiter has replaced some is seen there: a look here would have the call in memory.
+        // Ways of their own: where nothing was replaced, the compiler knows the numbers of a constant.
         if any_replaced() {
-            return self.poll_replaced(cx);
+            return match self.limiter.state.replacements.count() {
+                0 => self.poll_current(cx),
+                _ => self.poll_replaced(cx),
+            };
         }
         self.poll_current(cx)
     }
