@@ -111,6 +111,14 @@ impl NameTable<AtomicBool> {
         logged.is_some_and(|logged| is_new(logged) && !logged.swap(true, Ordering::Relaxed))
     }
 
+    /// Warns of a limit for the first time.
+    fn warn(&self, limit: &str, warning: &str) {
+        #[cfg(feature = "tracing")]
+        if self.is_first(limit) {
+            tracing::warn!(limit, warning, "possible misconfiguration (logged once)");
+        }
+    }
+
     fn has(&self, limit: &str) -> bool {
         self.get(limit).is_some_and(|logged| logged.load(Ordering::Relaxed))
     }
@@ -180,7 +188,6 @@ impl LimitUses {
         entered
     }
 
-    /// Warns that a limit refuses each request of a layer, or of any call.
     /// Notes that refusals of a limit are counted, so that a reset begins the count again.
     pub(crate) fn note_counted(&self, limit: &str) {
         self.counted.get_or_add(limit, MAX_KNOWN, || ());
@@ -201,23 +208,16 @@ impl LimitUses {
     #[cfg(feature = "memory")]
     #[cold]
     pub(super) fn check_ends(&self, limit: &Limit) {
-        #[cfg(feature = "tracing")]
-        if limit.quota().is_in_flight()
-            && self.ends.get(limit.name()).is_none()
-            && self.logged.never_ends.is_first(limit.name())
-        {
+        if limit.quota().is_in_flight() && self.ends.get(limit.name()).is_none() {
             let warning = "a limit that counts requests in flight refuses, and no permit of it was ever \
                            held as a guard or given back: a permit that is only dropped keeps its token \
                            for good (`let _in_flight = permit.in_flight();` while the work runs; if each \
                            permit is settled or refunded later, nothing is wrong)";
-            tracing::warn!(
-                limit = limit.name(),
-                warning,
-                "possible misconfiguration (logged once)"
-            );
+            self.logged.never_ends.warn(limit.name(), warning);
         }
     }
 
+    /// Warns that a limit refuses each request of a layer, or of any call.
     pub(crate) fn log_refuses_all(&self, limit: &Limit, error: &dyn fmt::Display) {
         #[cfg(feature = "tracing")]
         if self.logged.refuses_all.is_first(limit.name()) {
@@ -291,36 +291,23 @@ impl LimitUses {
         }
     }
 
-    /// Warns of a rule with two keys, of which the first one has no effect.
+    /// Warns of a request in flight that has become a connection.
     #[cold]
     pub(crate) fn note_upgrade(&self, limit: &Limit) {
-        #[cfg(feature = "tracing")]
-        if self.logged.upgraded.is_first(limit.name()) {
-            let warning = "this limit counts requests in flight, and one of them has become a connection, \
-                           such as a WebSocket, which is counted no longer (to count it until it is \
-                           closed, move `permit.into_owned().in_flight()` of a call into its task; if \
-                           only the handshake is meant, nothing is wrong)";
-            tracing::warn!(
-                limit = limit.name(),
-                warning,
-                "possible misconfiguration (logged once)"
-            );
-        }
+        let warning = "this limit counts requests in flight, and one of them has become a connection, \
+                       such as a WebSocket, which is counted no longer (to count it until it is \
+                       closed, move `permit.into_owned().in_flight()` of a call into its task; if \
+                       only the handshake is meant, nothing is wrong)";
+        self.logged.upgraded.warn(limit.name(), warning);
     }
 
+    /// Warns of a rule with two keys, of which the first one has no effect.
     pub(crate) fn note_replaced_key(&self, limit: &Limit) {
-        #[cfg(feature = "tracing")]
-        if self.logged.replaced_key.is_first(limit.name()) {
-            let warning = "a rule was given two keys, and only the last one counts (for a bucket of \
-                           each combination, give both as one key: `.key((a, b))`; to limit by each, \
-                           use a limit for each, in rules of one layer: `.and(Rule::new(&OTHER).key(b))`; \
-                           if the last one is meant, nothing is wrong)";
-            tracing::warn!(
-                limit = limit.name(),
-                warning,
-                "possible misconfiguration (logged once)"
-            );
-        }
+        let warning = "a rule was given two keys, and only the last one counts (for a bucket of \
+                       each combination, give both as one key: `.key((a, b))`; to limit by each, \
+                       use a limit for each, in rules of one layer: `.and(Rule::new(&OTHER).key(b))`; \
+                       if the last one is meant, nothing is wrong)";
+        self.logged.replaced_key.warn(limit.name(), warning);
     }
 }
 
