@@ -108,8 +108,6 @@ pub use self::adjustment::{Adjustment, Change};
 pub(crate) use self::answer::FEW;
 #[cfg(feature = "memory")]
 pub(crate) use self::answer::MOST;
-#[cfg(all(feature = "memory", feature = "middleware"))]
-pub(crate) use self::answer::Remarks;
 pub use self::answer::{Answer, Applied, Reading};
 pub use self::apply::{BucketStore, adjust_all, apply_all, reset_all};
 pub use self::charge::{BucketId, Charge};

@@ -14,7 +14,7 @@ use super::plan::Plan;
 use super::planned_rule::demand;
 use super::reject::{TOO_MANY, render_lone, render_refusal};
 use crate::algebra::{Terms, Units, Verdict};
-use crate::backend::{Applied, Charge, Key, Memory, Reading, Remarks, UnknownBucket};
+use crate::backend::{Applied, Charge, Key, Memory, Reading, UnknownBucket};
 use crate::clock::Timestamp;
 use crate::key::{Extracted, Head, KeyError};
 use crate::limiter::{CompleteAnswer, DecisionSource, Level, Limit, units_of};
@@ -47,7 +47,7 @@ fn charge(
 ) -> Action<Response<RefusalText>> {
     let (limit, key, _) = demanded;
     match memory.charge(&Charge::take(limit.bucket_of(key), limit.bucket(), units)) {
-        Ok((at, reading)) => answer(plan, head, demanded, (at, reading), || Remarks::NONE),
+        Ok((at, reading)) => answer(plan, head, demanded, (at, reading), Applied::one),
         Err(unknown) => decide_unknown(plan, head, demanded, units, unknown),
     }
 }
@@ -87,7 +87,7 @@ fn answer(
     head: &Head<'_>,
     demanded: Known<'_>,
     (at, reading): (Timestamp, Reading),
-    remarks: impl FnOnce() -> Remarks,
+    applied: impl FnOnce(Timestamp, Reading) -> Applied,
 ) -> Action<Response<RefusalText>> {
     let (limit, _, cost) = demanded;
     if plan.is_observed {
@@ -99,7 +99,7 @@ fn answer(
     {
         return Action::Run(on_response);
     }
-    act(plan, head, demanded, at, reading, remarks())
+    act(plan, head, demanded, reading, applied(at, reading))
 }
 
 /// A request that is not admitted, or to whose response more is to be done.
@@ -109,21 +109,20 @@ fn act(
     plan: &Arc<Plan>,
     head: &Head<'_>,
     (limit, key, explicit_cost): Known<'_>,
-    at: Timestamp,
     reading: Reading,
-    remarks: Remarks,
+    applied: Applied,
 ) -> Action<Response<RefusalText>> {
     let jitter = plan.limiter.state.random.up_to(plan.settings.jitter);
     if reading.verdict() != Verdict::Admitted {
         let cost = explicit_cost.unwrap_or(1);
-        let level = Level::new(limit, slice::from_ref(&reading), cost, at);
+        let level = Level::new(limit, slice::from_ref(&reading), cost, applied.now());
         let after = reading.wait().saturating_add(jitter);
         if let Some(response) = render_lone(plan, limit, &level, after, head) {
             return Action::Reject(response);
         }
     }
     let demands = [demand(Cow::Borrowed(limit), key.clone(), explicit_cost, 0)];
-    let outcome = CompleteAnswer::of_memory(Applied::one(at, reading).with_remarks(remarks));
+    let outcome = CompleteAnswer::of_memory(applied);
     match outcome.verdict() {
         Verdict::Admitted => Action::Run(on_admission(plan, &demands, &outcome)),
         _ => Action::Reject(render_refusal(plan, &demands, &outcome, TOO_MANY, jitter, head)),
@@ -143,7 +142,8 @@ fn decide_unknown(
     let (limit, key, _) = demanded;
     let (at, reading, remarks) =
         unknown.charge(&Charge::take(limit.bucket_of(key), limit.bucket(), units));
-    answer(plan, head, demanded, (at, reading), || remarks)
+    let applied = |at, reading| Applied::one(at, reading).with_remarks(remarks);
+    answer(plan, head, demanded, (at, reading), applied)
 }
 
 #[cold]
