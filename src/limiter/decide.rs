@@ -274,8 +274,12 @@ impl RateLimiter {
                 .each(demands)
                 .all(|(demand, readings)| demand.could_wait(readings, asking.longest));
         #[cfg(feature = "memory")]
-        if self.memory().is_some() && matches!(asking.source, DecisionSource::Handler) {
-            demands.iter().for_each(|demand| self.state.uses.check_ends(demand.limit()));
+        if self.memory().is_some()
+            && matches!(asking.source, DecisionSource::Handler)
+            && demands.iter().any(Demand::is_in_flight)
+        {
+            let levels = answer.levels(demands);
+            levels.for_each(|(one, level)| self.state.uses.check_ends(one.limit(), &level));
         }
         let had_no_place = could_wait && !asking.reserves();
         let denied = if had_no_place { Outcome::QueueFull } else { Outcome::Refused };

@@ -15,7 +15,11 @@ use super::demand::Mode;
 use super::lock::lock;
 use super::name_table::NameTable;
 use super::rate_limited::RateLimited;
+#[cfg(feature = "memory")]
+use super::snapshot::Level;
 use super::too_large::explain_cost;
+#[cfg(feature = "memory")]
+use crate::algebra::Verdict;
 use crate::algebra::{Terms, Tokens};
 use crate::backend::{Adjustment, Applied};
 
@@ -204,11 +208,16 @@ impl LimitUses {
         }
     }
 
-    /// Says of a limit in flight that refuses if nothing has ever given tokens of it back.
+    /// Says of a limit in flight that lacks tokens if nothing has ever given tokens of it back. A bucket in
+    /// debt is blocked, or an operator has penalized it.
     #[cfg(feature = "memory")]
     #[cold]
-    pub(super) fn check_ends(&self, limit: &Limit) {
-        if limit.quota().is_in_flight() && self.ends.get(limit.name()).is_none() {
+    pub(super) fn check_ends(&self, limit: &Limit, level: &Level) {
+        if limit.quota().is_in_flight()
+            && level.verdict == Verdict::Refused
+            && (0..limit.bucket().capacity()).contains(&level.state.value)
+            && self.ends.get(limit.name()).is_none()
+        {
             let warning = "a limit that counts requests in flight refuses, and no permit of it was ever \
                            held as a guard or given back: a permit that is only dropped keeps its token \
                            for good (`let _in_flight = permit.in_flight();` while the work runs; if each \
@@ -291,7 +300,7 @@ impl LimitUses {
         }
     }
 
-    /// Warns of a request in flight that has become a connection.
+    /// Warns of a connection that its layer no longer counts.
     #[cold]
     pub(crate) fn note_upgrade(&self, limit: &Limit) {
         let warning = "this limit counts requests in flight, and one of them has become a connection, \

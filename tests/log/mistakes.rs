@@ -342,6 +342,23 @@ fn permits_in_flight_that_are_only_dropped_are_told_once() {
     assert_eq!(lines, [""; 0]);
 }
 
+/// The line came before the first request ran: another limit had refused it, or an operator had blocked
+/// the key.
+#[test]
+fn a_limit_in_flight_that_lacks_no_token_is_not_told() {
+    static WORK: Limit = Limit::new("work", Quota::in_flight(2));
+    static NONE_SAVED: Limit = Limit::new("none-saved", Quota::token_bucket(1, MINUTE).initial(0));
+    let lines = told(async || {
+        let limiter = fixed();
+        limiter.limit(&NONE_SAVED).and(&WORK).await.unwrap_err();
+        limiter.limit(&WORK).and(&NONE_SAVED).await.unwrap_err();
+        limiter.block(&WORK, MINUTE).await.unwrap();
+        limiter.limit(&WORK).await.unwrap_err();
+        limiter.limit(&WORK).and(&NONE_SAVED).await.unwrap_err();
+    });
+    assert_eq!(lines, [""; 0]);
+}
+
 /// Five sockets were open where two were allowed.
 #[test]
 fn a_connection_that_a_layer_counts_no_longer_is_told_once() {
