@@ -62,6 +62,7 @@ struct LoggedMistakes {
     debt_cut: NameTable<AtomicBool>,
     never_ends: NameTable<AtomicBool>,
     upgraded: NameTable<AtomicBool>,
+    never_chosen: NameTable<AtomicBool>,
     /// A rule was given a key, and then another one.
     replaced_key: NameTable<AtomicBool>,
 }
@@ -308,6 +309,16 @@ impl LimitUses {
                        closed, move `permit.into_owned().in_flight()` of a call into its task; if \
                        only the handshake is meant, nothing is wrong)";
         self.logged.upgraded.warn(limit.name(), warning);
+    }
+
+    /// Warns that the function of a rule has chosen no limit for many requests.
+    #[cold]
+    pub(crate) fn note_never_chosen(&self, limit: &Limit) {
+        let warning = "`limit_with` has chosen no limit for the first 1,000 requests, so none of them was \
+                       limited (does the layer that inserts what it reads run before this one? return \
+                       a limit for all others, as by `.unwrap_or(..)`; if they are meant to pass, \
+                       nothing is wrong)";
+        self.logged.never_chosen.warn(limit.name(), warning);
     }
 
     /// Warns of a rule with two keys, of which the first one has no effect.

@@ -26,28 +26,16 @@ pub(super) struct Log {
     unchosen: AtomicU32,
 }
 
-/// Of so many requests, one should have had a limit.
-const REQUESTS: u32 = 999;
-
 impl Log {
-    /// The function of `limit_with` has chosen a limit, or none. Where it has never chosen one, it may ask
-    /// for what no layer has inserted.
-    pub(super) fn choice(&self, limit: &Limit, is_some: bool) {
-        if self.has_chosen.load(Ordering::Relaxed) {
-            return;
+    /// The function of `limit_with` has chosen a limit, or none. Returns whether it has chosen none for so
+    /// many requests that it may ask for what no layer has inserted.
+    pub(super) fn never_chooses(&self, has_chosen: bool) -> bool {
+        let has_ever = self.has_chosen.load(Ordering::Relaxed);
+        if has_chosen && !has_ever {
+            self.has_chosen.store(true, Ordering::Relaxed);
         }
-        self.has_chosen.store(is_some, Ordering::Relaxed);
-        if !is_some && self.unchosen.fetch_add(1, Ordering::Relaxed) == REQUESTS {
-            #[cfg(feature = "tracing")]
-            tracing::warn!(
-                limit = limit.name(),
-                warning = "`limit_with` has chosen no limit for the first 1,000 requests, so none of them \
-                           was limited (does the layer that inserts what it reads run before this one? \
-                           return a limit for all others, as by `.unwrap_or(..)`; if they are meant to \
-                           pass, nothing is wrong)",
-                "possible misconfiguration (logged once)"
-            );
-        }
+        // Of so many, one should have had a limit.
+        !has_chosen && !has_ever && self.unchosen.fetch_add(1, Ordering::Relaxed) == 999
     }
 
     /// A request without a usable key was answered with this status; `None` if it passes.

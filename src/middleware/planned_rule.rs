@@ -184,7 +184,9 @@ impl PlannedRule {
             None => Cow::Borrowed(limiter.state.replacements.shared(&self.rule.limit)),
             Some(choose) => {
                 let chosen = choose(head);
-                self.log.choice(&self.rule.limit, chosen.is_some());
+                if self.log.never_chooses(chosen.is_some()) {
+                    limiter.state.uses.note_never_chosen(&self.rule.limit);
+                }
                 let chosen = chosen?;
                 limiter.state.replacements.get(&chosen).map_or(Cow::Owned(chosen), Cow::Borrowed)
             }

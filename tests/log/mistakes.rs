@@ -257,6 +257,24 @@ fn a_function_that_never_chooses_a_limit_is_told_once() {
     assert_eq!(told_of(1_200, |head| head.headers().is_empty().then_some(&FREE)), [""; 0]);
 }
 
+/// A server that makes its layers for each connection had a line for each of them.
+#[test]
+fn layers_that_never_choose_the_same_limit_are_told_once() {
+    static FREE: Limit = Limit::new("free", Quota::token_bucket(1_000_000, MINUTE));
+    let limiter = fixed();
+    let lines = told(async || {
+        for _connection in 0..3 {
+            let layer = limiter.layer(&FREE).key(global()).limit_with(|_| None::<&'static Limit>);
+            let app = Router::new().route("/", get(hello).rate_limit(layer));
+            for _ in 0..1_200 {
+                let request = http::Request::get("/").body(axum::body::Body::empty()).unwrap();
+                assert_eq!(app.clone().oneshot(request).await.unwrap().status(), StatusCode::OK);
+            }
+        }
+    });
+    assert_one(&lines, &["limit=\"free\"", "first 1,000 requests"]);
+}
+
 /// Requests got 503, and the log said why only then.
 #[test]
 fn a_limit_that_a_shared_store_cannot_count_is_told_before_any_request() {
