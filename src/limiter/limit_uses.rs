@@ -41,8 +41,9 @@ pub(crate) struct LimitUse {
 #[derive(Default)]
 pub(crate) struct LimitUses {
     uses: Mutex<UsesByName>,
-    /// The limits whose refusals are counted, and begin to count again with a reset.
-    counted: NameTable<()>,
+    /// The limits whose refusals are counted, and begin to count again with a reset; also by a limiter for
+    /// a transaction of their database.
+    counted: Arc<NameTable<()>>,
     /// The limits in flight of which something gives tokens back.
     ends: NameTable<()>,
     /// The same of a limiter and of those that are made of it for other stores, such as for each
@@ -162,7 +163,8 @@ impl UsesByName {
 impl LimitUses {
     /// That of the same limits in another store. What was logged is not logged again.
     pub(super) fn elsewhere(&self) -> Self {
-        Self { logged: Arc::clone(&self.logged), ..Self::default() }
+        let (counted, logged) = (Arc::clone(&self.counted), Arc::clone(&self.logged));
+        Self { counted, logged, ..Self::default() }
     }
 
     /// A layer uses a limit so, and `current` are the numbers in force. Warns if another layer has

@@ -206,6 +206,21 @@ async fn a_reset_begins_the_count_again() {
     }
 }
 
+/// As in a transaction of the database that has the buckets: the count outlived the reset.
+#[tokio::test(start_paused = true)]
+async fn a_reset_by_a_limiter_that_was_made_of_the_layer_s_begins_the_count_again() {
+    let store = Shared::new();
+    let limiter = store.limiter();
+    let layer = limiter.layer(blocks());
+    let in_transaction = limiter.with_backend(store);
+    for _ in 0..3 {
+        for told in [RAN, refused(1), refused(1)] {
+            assert_eq!(ask(&layer, "ann").await, told);
+        }
+        in_transaction.reset(&ONE).key("ann").await.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn processes_on_a_store_count_together() {
     let store = Shared::new();
