@@ -127,7 +127,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// # Errors
     ///
     /// If the key [is missing](KeyError::missing), [cannot be used](KeyError::invalid), or is
-    /// [empty](KeyError::empty).
+    /// [empty](KeyError::empty). An empty key that it returns instead is refused by the layer.
     fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError>;
 
     /// Takes the key of `other` if this one is missing.
@@ -229,6 +229,21 @@ impl<K: Into<Key>> From<K> for Extracted {
     }
 }
 
+/// Takes a key, which is none if it is empty: clients without a name would share one bucket.
+#[inline]
+pub(crate) fn extract_from(
+    extractor: &(impl KeyExtractor + ?Sized),
+    head: &Head<'_>,
+) -> Result<Extracted, KeyError> {
+    match extractor.extract(head) {
+        Ok(Extracted::Key(key)) if key.is_empty() => Err(KeyError::empty(
+            "no key: the extractor returned an empty one (have it return `KeyError::missing` if \
+             there is none)",
+        )),
+        extracted => extracted,
+    }
+}
+
 /// Takes the second key if the first is missing.
 struct Or<A, B> {
     first: A,
@@ -245,7 +260,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
                 if error.is_misconfigured() {
                     self.first_error.get_or_init(|| error);
                 }
-                Ok(match self.second.extract(head)? {
+                Ok(match extract_from(&self.second, head)? {
                     Extracted::Key(key) => Extracted::Key(key.fallback()),
                     Extracted::Exempt => Extracted::Exempt,
                 })

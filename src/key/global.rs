@@ -10,7 +10,8 @@ use crate::backend::Key;
 /// Gives all requests the same key, and so one bucket.
 ///
 /// This is the default of a rule. Said by name, it tells the log that one bucket for all is meant: a
-/// layer without any key is warned of when it first refuses a request.
+/// layer without any key is warned of when it first refuses a request. Calls take no extractor: without
+/// a [`key`](crate::limiter::LimitCall::key), they use that bucket.
 ///
 /// # Examples
 ///

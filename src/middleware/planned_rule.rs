@@ -14,7 +14,7 @@ use super::rule::{MissingKey, Rule};
 use super::setup_check::SetupCheck;
 use crate::algebra::{Terms, Units};
 use crate::fields::{KeptPolicy, PolicyText, SOON};
-use crate::key::{Extracted, Head, Key, KeyError, KeyExtractor};
+use crate::key::{Extracted, Head, Key, KeyError, extract_from};
 use crate::limiter::units_of;
 use crate::limiter::{Demand, Limit, RateLimiter};
 
@@ -121,7 +121,7 @@ impl PlannedRule {
     #[inline(always)]
     pub(super) fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let Rule { limit, key: extractor, .. } = &self.rule;
-        let extracted = extractor.extract(head);
+        let extracted = extract_from(&**extractor, head);
         // A request without a key is checked in `key_in_place`, unless it is logged there anyway.
         if let Ok(Extracted::Key(_)) = extracted {
             self.setup_check.check(limit, &**extractor, head);

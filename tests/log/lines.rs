@@ -13,7 +13,8 @@ use tollgate::backend::{
 };
 use tollgate::clock::ManualClock;
 use tollgate::key::{
-    ClientIp, Key, KeyError, KeyExtractor, Networks, Proxies, extension, global, header,
+    ClientIp, Extracted, Head, Key, KeyError, KeyExtractor, Networks, Proxies, extension, global,
+    header,
 };
 use tollgate::{Limit, MINUTE, OnFailure, Quota, RateLimitLayer, RateLimiter, Rule};
 use tollgate_testing::cases::times;
@@ -479,7 +480,15 @@ fn a_misconfigured_key_is_logged_even_if_another_key_replaces_it() {
 fn an_empty_key_is_no_key_and_logged_once() {
     #[derive(Clone)]
     struct Tenant(&'static str);
+    struct Nameless;
 
+    impl KeyExtractor for Nameless {
+        fn extract(&self, _: &Head<'_>) -> Result<Extracted, KeyError> {
+            Ok("".into())
+        }
+    }
+
+    let nameless = "the extractor returned an empty one";
     let rule = || Rule::new(&TWO);
     for (rule, message) in [
         (rule().key(header("x-user")), "the `x-user` header is empty"),
@@ -487,6 +496,9 @@ fn an_empty_key_is_no_key_and_logged_once() {
         (rule().key((global(), extension(|tenant: &Tenant| tenant.0))), "Tenant` is empty"),
         (rule().key_with(|_| ""), "the closure returned an empty one"),
         (rule().key_with(|_| Some(String::new())), "the closure returned an empty one"),
+        (rule().key(Nameless), nameless),
+        (rule().key((global(), Nameless)), nameless),
+        (rule().key(header("x-absent").or(Nameless)), nameless),
         // A request without a key may pass; one with an empty key may not.
         (rule().key(header("x-user")).missing_key_exempt(), "header is empty"),
         (rule().key(header("x-user").or(global())), "header is empty"),
