@@ -75,10 +75,13 @@ impl OnRefusal {
     /// The response that this function returns.
     ///
     /// The body is text, bytes, or what `into_response` of axum makes of a value: see
-    /// [`RefusalBody`]. The function also sets the status; [`RefusedRequest::status`] is the one that the layer would send. The
-    /// layer adds `Retry-After`, `Cache-Control: no-store` and the
+    /// [`RefusalBody`]. The layer adds `Retry-After`, `Cache-Control: no-store` and the
     /// [fields](crate::fields::Dialect) that show how the limits stand, each unless the response
     /// already has it.
+    ///
+    /// The function also sets the status. It words all answers of the layer, such as a 503 while the
+    /// store fails, a 400 without a key, or a 413 for a cost above the capacity: so take
+    /// [`RefusedRequest::status`], which the layer would send.
     #[doc(alias("error_handler", "display_error", "message"))]
     #[must_use]
     pub fn handler<F, B>(handler: F) -> Self
