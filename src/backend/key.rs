@@ -292,6 +292,7 @@ pub(super) fn each_word(bytes: &[u8], mut take: impl FnMut(u64)) {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key",
     note = "a key is a text, a number, an address, bytes, a `bool`, or a tuple of two or three of these",
+    note = "`global()` and other extractors are for layers: without `key`, callers share one bucket",
     note = "of a header field it is `value.to_str()?`, of a socket `address.ip()`, of an `Option` what it \
             has; a type of your own needs `impl From<UserId> for Key`"
 )]
