@@ -346,6 +346,6 @@ pub use self::on_refusal::{OnRefusal, RefusalBody, RefusedRequest};
 pub use self::portion::Portion;
 pub use self::queue::Queue;
 pub use self::response_head::ResponseHead;
-pub use self::rule::{ChosenLimit, IntoChosenLimit, IntoCost, IntoRule, Rule};
+pub use self::rule::{IntoChosenLimit, IntoCost, IntoRule, Rule};
 pub use self::service::RateLimit;
 pub use crate::limiter::OnFailure;

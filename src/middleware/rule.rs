@@ -228,7 +228,7 @@ impl Rule {
         mut self,
         choose: impl Fn(&Head<'_>) -> L + Send + Sync + 'static,
     ) -> Self {
-        self.chooser = Some(Arc::new(move |head| choose(head).into_chosen_limit().0));
+        self.chooser = Some(Arc::new(move |head| choose(head).into_chosen_limit()));
         self
     }
 
@@ -705,41 +705,6 @@ pub(super) enum MissingKey {
     Shared,
 }
 
-/// What the function of [`Rule::limit_with`](Rule::limit_with) returns: a limit, or none.
-#[derive(Clone, Debug)]
-pub struct ChosenLimit(pub(super) Option<Arc<Limit>>);
-
-impl From<Limit> for ChosenLimit {
-    fn from(limit: Limit) -> Self {
-        Self(Some(Arc::new(limit)))
-    }
-}
-
-impl From<&Limit> for ChosenLimit {
-    fn from(limit: &Limit) -> Self {
-        limit.clone().into()
-    }
-}
-
-impl From<Arc<Limit>> for ChosenLimit {
-    fn from(limit: Arc<Limit>) -> Self {
-        Self(Some(limit))
-    }
-}
-
-impl From<&Arc<Limit>> for ChosenLimit {
-    fn from(limit: &Arc<Limit>) -> Self {
-        Arc::clone(limit).into()
-    }
-}
-
-/// With `None`, the request is not limited.
-impl<L: Into<Self>> From<Option<L>> for ChosenLimit {
-    fn from(limit: Option<L>) -> Self {
-        limit.map_or(Self(None), L::into)
-    }
-}
-
 /// A limit that the function of [`Rule::limit_with`] returns, or an `Option` of one.
 #[diagnostic::on_unimplemented(
     message = "`limit_with` cannot choose `{Self}`",
@@ -748,13 +713,37 @@ impl<L: Into<Self>> From<Option<L>> for ChosenLimit {
 )]
 pub trait IntoChosenLimit {
     /// Converts the value into a limit, or none.
-    fn into_chosen_limit(self) -> ChosenLimit;
+    fn into_chosen_limit(self) -> Option<Arc<Limit>>;
 }
 
-#[diagnostic::do_not_recommend]
-impl<T: Into<ChosenLimit>> IntoChosenLimit for T {
-    fn into_chosen_limit(self) -> ChosenLimit {
-        self.into()
+impl IntoChosenLimit for Arc<Limit> {
+    fn into_chosen_limit(self) -> Option<Self> {
+        Some(self)
+    }
+}
+
+impl IntoChosenLimit for &Arc<Limit> {
+    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
+        Some(Arc::clone(self))
+    }
+}
+
+impl IntoChosenLimit for Limit {
+    fn into_chosen_limit(self) -> Option<Arc<Self>> {
+        Some(Arc::new(self))
+    }
+}
+
+impl IntoChosenLimit for &Limit {
+    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
+        self.clone().into_chosen_limit()
+    }
+}
+
+/// With `None`, the request is not limited.
+impl<L: IntoChosenLimit> IntoChosenLimit for Option<L> {
+    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
+        self?.into_chosen_limit()
     }
 }
 

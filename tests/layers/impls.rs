@@ -1,4 +1,4 @@
-//! The `impl`s of a type stand in the folder that defines the type, or below it.
+//! The `impl`s of a type stand in the folder that defines the type or the trait, or below it.
 
 use super::modules::{Impl, MODULES, Modules, Place};
 
@@ -53,12 +53,14 @@ pub(crate) fn strays(modules: &Modules) -> Vec<Stray<'_>> {
     let mut strays = Vec::new();
     for (path, module) in &modules.0 {
         for found in &module.impls {
-            let Some(Place::Item { module: to, name }) = modules.resolve(path, &found.target)
-            else {
-                continue;
+            let file = &*module.file;
+            let defines = |path_of: &[String]| match modules.resolve(path, path_of) {
+                Some(Place::Item { module: to, name }) => Some((&*modules.0[&to].file, name)),
+                _ => None,
             };
-            let (file, defined) = (&*module.file, &*modules.0[&to].file);
-            if !is_in(file, folder(defined)) {
+            let Some((defined, name)) = defines(&found.target) else { continue };
+            let is_beside = |defined| is_in(file, folder(defined));
+            if !is_beside(defined) && !defines(&found.of).is_some_and(|(of, _)| is_beside(of)) {
                 strays.push(Stray { name, defined, file, found });
             }
         }
@@ -158,6 +160,7 @@ fn other_impls_are_not_reported() {
     for source in [
         "use crate::limiter::Permit; struct Tab(Permit); impl Tab {} impl From<Permit> for Tab {}",
         "use crate::limiter::Permit; impl From<Permit> for Vec<u8> {}",
+        "use crate::limiter::Permit; trait Tell {} impl Tell for Permit {}",
         "use crate::limiter::Permit; impl<T> Tell for T where T: Into<Permit> {}",
         "use crate::limiter::Permit; impl Tell for Box<Permit> {}",
         "use crate::limiter::Permit; fn f(_: impl Into<Permit>) -> impl Into<Permit> {}",

@@ -10,7 +10,7 @@ use super::problem::{ConfigError, Mistakes};
 use super::suggestion::{Quote, list};
 use tollgate::key::KeyExtractor;
 use tollgate::limiter::{Limit, RateLimiter};
-use tollgate::middleware::{ChosenLimit, RateLimitLayer, Rule};
+use tollgate::middleware::{IntoChosenLimit, RateLimitLayer, Rule};
 
 /// A limit of a configuration, with all that its entry says; made by [`Config::limit`].
 ///
@@ -282,9 +282,9 @@ impl AsRef<Limit> for ConfiguredLimit {
     }
 }
 
-impl From<ConfiguredLimit> for ChosenLimit {
-    fn from(limit: ConfiguredLimit) -> Self {
-        limit.shared().into()
+impl IntoChosenLimit for ConfiguredLimit {
+    fn into_chosen_limit(self) -> Option<Arc<Limit>> {
+        Some(self.shared())
     }
 }
 
