@@ -4,10 +4,10 @@
 //! One bucket in memory is decided by a [twin](super::lone_bucket).
 
 use std::borrow::Borrow;
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
+use scopeguard::{ScopeGuard, guard};
 use smallvec::SmallVec;
 
 use super::Limit;
@@ -123,7 +123,7 @@ impl RateLimiter {
                     || asking.refunds_dropped
                     || demands.iter().any(Demand::is_in_flight);
                 Asked::Pending(match gives_back {
-                    true => LostAnswer::boxed(self, demands, asking, answer),
+                    true => self.returned_if_lost(demands, asking, answer),
                     false => answer,
                 })
             }
@@ -438,45 +438,33 @@ impl Decided {
     }
 }
 
-/// What a store has taken, until the request has it.
-///
-/// If the request is dropped before the store answers, a task waits for the answer and drops this
-/// value, which gives back what can be given back.
-struct LostAnswer {
-    limiter: RateLimiter,
-    demands: Vec<Demand<Arc<Limit>>>,
-    asking: Asking,
-    /// `None` once the request has it.
-    applied: Option<Applied>,
-}
-
-impl LostAnswer {
-    fn boxed<L: Borrow<Limit>>(
-        limiter: &RateLimiter,
+impl RateLimiter {
+    /// If the request is dropped before this answer arrives, a task waits for it, and gives back what
+    /// can be given back of what the store has taken.
+    fn returned_if_lost<L: Borrow<Limit>>(
+        &self,
         demands: &[Demand<L>],
         asking: Asking,
         answer: BoxedAnswer<Applied>,
     ) -> BoxedAnswer<Applied> {
-        let (limiter, demands) = (limiter.clone(), demands.iter().map(Demand::own).collect());
+        let demands: Vec<_> = demands.iter().map(Demand::own).collect();
+        let limiter = self.clone();
         let answer = DetachOnDrop::new(Answer::pending(async move {
             // An error is left to the request, which may be gone. What was taken then stays taken,
             // and what counts requests in flight is lost.
-            Ok(Self { applied: Some(answer.await?), limiter, demands, asking })
+            let applied = answer.await?;
+            Ok(guard(applied, move |applied| limiter.give_back_lost(demands, asking, applied)))
         }));
-        Box::pin(async move { answer.await?.applied.take().ok_or_else(BackendError::incomplete) })
+        Box::pin(async move { answer.await.map(ScopeGuard::into_inner) })
     }
-}
 
-impl Drop for LostAnswer {
-    fn drop(&mut self) {
-        let Some(applied) = self.applied.take() else { return };
-        let (demands, asking) = (mem::take(&mut self.demands), self.asking);
+    fn give_back_lost(&self, demands: Vec<Demand<Arc<Limit>>>, asking: Asking, applied: Applied) {
         let is_layer = matches!(asking.source, DecisionSource::Layer);
-        match self.limiter.decided(&demands, asking, Ok(applied)) {
+        match self.decided(&demands, asking, Ok(applied)) {
             // A layer gives this back if it is told to.
             Decided::Admitted(answer) if is_layer || !asking.reserves() => {
                 let grants = answer.grants(demands.into_iter());
-                match Permit::of_grants(self.limiter.clone(), grants, answer.now()) {
+                match Permit::of_grants(self.clone(), grants, answer.now()) {
                     Some(permit) if asking.refunds_dropped => {
                         drop(permit.settle_by(Settlement::LateRefund));
                     }
@@ -485,14 +473,8 @@ impl Drop for LostAnswer {
             }
             decided => {
                 if let Some(first) = demands.first() {
-                    let (limiter, limit) = (&self.limiter, first.limit());
-                    drop(limiter.make_reservation(
-                        limit,
-                        &demands,
-                        asking,
-                        decided,
-                        Duration::ZERO,
-                    ));
+                    let (limit, longest) = (first.limit(), Duration::ZERO);
+                    drop(self.make_reservation(limit, &demands, asking, decided, longest));
                 }
             }
         }

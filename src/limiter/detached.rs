@@ -1,8 +1,9 @@
 //! Answers that must take effect even if the caller has gone.
 
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+
+use scopeguard::{ScopeGuard, guard};
 
 use crate::backend::{Answer, BackendError};
 
@@ -63,36 +64,16 @@ pub(super) fn noted<T: Send + 'static>(
     note: impl FnOnce(Option<&T>, bool) + Send + 'static,
 ) -> Answer<T> {
     // Made before the store is asked, which may panic.
-    let mut note = Note { note: Some(note), of: PhantomData };
+    let note = guard(note, |note| note(None, false));
     match ask() {
         Answer::Ready(answer) => {
-            note.read(answer.as_ref().ok(), true);
+            ScopeGuard::into_inner(note)(answer.as_ref().ok(), true);
             Answer::Ready(answer)
         }
         Answer::Pending(answer) => Answer::pending(async move {
             let answer = answer.await;
-            note.read(answer.as_ref().ok(), false);
+            ScopeGuard::into_inner(note)(answer.as_ref().ok(), false);
             answer
         }),
-    }
-}
-
-struct Note<T, F: FnOnce(Option<&T>, bool)> {
-    /// `None` once it has run.
-    note: Option<F>,
-    of: PhantomData<fn(&T)>,
-}
-
-impl<T, F: FnOnce(Option<&T>, bool)> Note<T, F> {
-    fn read(&mut self, answer: Option<&T>, at_once: bool) {
-        if let Some(note) = self.note.take() {
-            note(answer, at_once);
-        }
-    }
-}
-
-impl<T, F: FnOnce(Option<&T>, bool)> Drop for Note<T, F> {
-    fn drop(&mut self) {
-        self.read(None, false);
     }
 }

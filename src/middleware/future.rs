@@ -1,13 +1,13 @@
 //! The future of a response: deciding, queued, running, or rejected.
 
 use std::fmt;
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
+use scopeguard::{ScopeGuard, guard};
 use tower_service::Service;
 
 use super::body::{RefusalText, ResponseBody};
@@ -87,11 +87,11 @@ where
                 state.as_mut().project()
             {
                 // Armed around the inner service alone. A panic in this layer is none of the
-                // service.
-                let panics = FailOnPanic(&mut *on_response);
+                // service. A layer outside may catch the panic and drop this future later, which
+                // would otherwise look like a client that disconnected.
+                let on_response = guard(on_response, OnResponse::fail);
                 let polled = future.poll(cx);
-                // Only a panic of `poll` gets past this line, and runs the destructor.
-                mem::forget(panics);
+                let on_response = ScopeGuard::into_inner(on_response);
                 return Poll::Ready(match ready!(polled) {
                     Ok(mut response) => {
                         let end = on_response.finish(&mut response);
@@ -197,16 +197,6 @@ where
         let response = render(&plan, rejection, &Head::new(&request));
         read_on(&plan, request);
         Self::Rejected { response: Some(response) }
-    }
-}
-
-/// Treats a panic of the service as a failure. A layer outside may catch the panic and drop the
-/// future later, which would otherwise look like a client that disconnected.
-struct FailOnPanic<'r>(&'r mut OnResponse);
-
-impl Drop for FailOnPanic<'_> {
-    fn drop(&mut self) {
-        self.0.fail();
     }
 }
 

@@ -41,6 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use scopeguard::guard;
 use smallvec::SmallVec;
 
 use self::known::{KnownBuckets, is_still_refused};
@@ -193,7 +194,12 @@ impl<B: Backend> DenyCache<B> {
         slots: Slots,
         ask: impl FnOnce(&B) -> Answer<T>,
     ) -> Answer<T> {
-        let give_back = UnansweredReturn::new(&self.table, slots);
+        slots.iter().for_each(|&slot| self.table.begin_return(slot));
+        let table = Arc::clone(&self.table);
+        // Dropped when the store has answered, or when the call is dropped.
+        let give_back = guard(slots, move |slots| {
+            slots.iter().for_each(|&slot| table.end_return(slot));
+        });
         match ask(&self.inner) {
             ready @ Answer::Ready(_) => ready,
             Answer::Pending(answer) => Answer::pending(async move {
@@ -253,26 +259,6 @@ impl DenyQuestion {
             let seen = SeenBucket { bucket, state, decided, sent, answered };
             self.table.insert(asked.slot, seen, asked.returns);
         }
-    }
-}
-
-/// Buckets that tokens are coming back to. When it is dropped, the store has answered, or the call
-/// was dropped.
-struct UnansweredReturn {
-    table: Arc<DenyTable>,
-    slots: Slots,
-}
-
-impl UnansweredReturn {
-    fn new(table: &Arc<DenyTable>, slots: Slots) -> Self {
-        slots.iter().for_each(|&slot| table.begin_return(slot));
-        Self { table: Arc::clone(table), slots }
-    }
-}
-
-impl Drop for UnansweredReturn {
-    fn drop(&mut self) {
-        self.slots.iter().for_each(|&slot| self.table.end_return(slot));
     }
 }
 

@@ -4,6 +4,7 @@ use std::ptr;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use scopeguard::{ScopeGuard, guard};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -51,6 +52,16 @@ impl LineDriver {
         let store = Arc::downgrade(store);
         Some(Arc::new(Self { _wrapper, store, place, runtime, state, rearmed }))
     }
+
+    /// The task was dropped before it has ended, as its runtime was shut down. The store wakes the
+    /// waiters, and the first to poll brings a new driver.
+    fn detach(self: Arc<Self>) {
+        if let Some(store) = self.store.upgrade()
+            && let Some(lines) = store.lines()
+        {
+            lines.detach(&self.place);
+        }
+    }
 }
 
 impl LineTimer for LineDriver {
@@ -71,7 +82,8 @@ impl LineTimer for LineDriver {
             // Without the lock: a runtime that shuts down drops the task at once, and its guard
             // calls the store.
             let driver = Arc::clone(&self);
-            self.runtime.spawn(drive(DriverGuard { driver, has_ended: false }));
+            let detach: fn(_) = Self::detach;
+            self.runtime.spawn(drive(guard(driver, detach)));
         } else if is_sooner {
             drop(state);
             // If the task does not wait at this moment, the notification is kept, and its next wait
@@ -113,11 +125,10 @@ impl DriverState {
     }
 }
 
-async fn drive(mut guard: DriverGuard) {
+async fn drive(driver: ScopeGuard<Arc<LineDriver>, fn(Arc<LineDriver>)>) {
     loop {
-        let driver = &guard.driver;
         let Some((due, until)) = driver.state.lock().next() else {
-            guard.has_ended = true;
+            drop(ScopeGuard::into_inner(driver));
             return;
         };
         if timeout_at(until, driver.rearmed.notified()).await.is_ok() {
@@ -133,25 +144,6 @@ async fn drive(mut guard: DriverGuard) {
         {
             // The store arms the driver again if the line still has a head.
             lines.grant_until(&driver.place, until);
-        }
-    }
-}
-
-/// A guard of the task.
-struct DriverGuard {
-    driver: Arc<LineDriver>,
-    has_ended: bool,
-}
-
-/// If the task is dropped before it has ended, its runtime was shut down. The store then wakes the
-/// waiters, and the first to poll brings a new driver.
-impl Drop for DriverGuard {
-    fn drop(&mut self) {
-        if !self.has_ended
-            && let Some(store) = self.driver.store.upgrade()
-            && let Some(lines) = store.lines()
-        {
-            lines.detach(&self.driver.place);
         }
     }
 }
