@@ -178,18 +178,24 @@ const DOUBLINGS: &str = "/blocks";
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
     use crate::limiter::limit::MAX_NAME;
 
     #[test]
-    fn what_belongs_to_a_limit_has_a_name_that_a_limit_can_have() {
+    fn what_belongs_to_a_limit_has_a_name_of_its_own_that_a_limit_can_have() {
+        let quota = Quota::token_bucket(1, Duration::from_secs(1));
+        let mut names = HashSet::new();
         for length in [1, MAX_NAME - 8, MAX_NAME - 7, MAX_NAME] {
-            let quota = Quota::token_bucket(1, Duration::from_secs(1));
-            let limit = Limit::try_new("x".repeat(length), quota).unwrap();
-            for suffix in [REFUSALS, DOUBLINGS] {
-                let name = derived_name(limit.name(), suffix);
-                assert!(name.starts_with('x') && name.ends_with(suffix), "{name}");
-                assert!(Limit::try_new(name, quota).is_ok());
+            for last in ["a", "b"] {
+                let limit = "x".repeat(length - 1) + last;
+                for suffix in [REFUSALS, DOUBLINGS] {
+                    let name = derived_name(&limit, suffix);
+                    assert!(name.starts_with(&limit[..length.min(40)]) && name.ends_with(suffix));
+                    assert!(Limit::try_new(name.clone(), quota).is_ok(), "{name}");
+                    assert!(names.insert(name), "{limit}");
+                }
             }
         }
     }

@@ -299,12 +299,18 @@ impl Limit {
     }
 }
 
-/// The name of a bucket that belongs to a limit. It has no more than the letters that a name may have.
+/// The name of a bucket that belongs to a limit. It has no more than the letters that a name may have: of
+/// a longer one, a hash stands for the end.
 pub(super) fn derived_name(limit: &str, suffix: &str) -> String {
     let most = MAX_NAME.saturating_sub(suffix.len());
     // Names are ASCII.
-    let begin = limit.get(..most).unwrap_or(limit);
-    format!("{begin}{suffix}")
+    match limit.get(..most.saturating_sub(16)) {
+        Some(begin) if limit.len() > most => {
+            let hash = BucketId::new(limit, &Key::GLOBAL).sample_hash();
+            format!("{begin}{hash:016x}{suffix}")
+        }
+        _ => format!("{limit}{suffix}"),
+    }
 }
 
 /// That of the bucket which counts its refusals.
