@@ -175,8 +175,9 @@ impl Key {
 
     /// Whether the key is one part without content, such as the empty name of a missing user.
     #[allow(dead_code, reason = "the extractors use it, which are a feature")]
-    pub(crate) fn is_empty(&self) -> bool {
-        matches!(self.as_bytes(), [tag::TEXT | tag::BYTES, 0])
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        matches!(self.0, Repr::Inline([2, tag::TEXT | tag::BYTES, 0, ..]))
     }
 
     /// The [bytes](Self::as_bytes) of an inline key as words, padded with zeros, and how many of

@@ -229,19 +229,24 @@ impl<K: Into<Key>> From<K> for Extracted {
     }
 }
 
-/// Takes a key, which is none if it is empty: clients without a name would share one bucket.
-#[inline]
-pub(crate) fn extract_from(
-    extractor: &(impl KeyExtractor + ?Sized),
+/// Takes a key for a part of another one. The layer refuses one that is empty as a whole.
+pub(super) fn extract_part(
+    extractor: &impl KeyExtractor,
     head: &Head<'_>,
 ) -> Result<Extracted, KeyError> {
     match extractor.extract(head) {
-        Ok(Extracted::Key(key)) if key.is_empty() => Err(KeyError::empty(
-            "no key: the extractor returned an empty one (have it return `KeyError::missing` if \
-             there is none)",
-        )),
+        Ok(Extracted::Key(key)) if key.is_empty() => Err(empty_key()),
         extracted => extracted,
     }
+}
+
+/// Clients without a name would share one bucket.
+#[cold]
+pub(crate) fn empty_key() -> KeyError {
+    KeyError::empty(
+        "no key: the extractor returned an empty one (have it return `KeyError::missing` if there \
+         is none)",
+    )
 }
 
 /// Takes the second key if the first is missing.
@@ -260,7 +265,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
                 if error.is_misconfigured() {
                     self.first_error.get_or_init(|| error);
                 }
-                Ok(match extract_from(&self.second, head)? {
+                Ok(match extract_part(&self.second, head)? {
                     Extracted::Key(key) => Extracted::Key(key.fallback()),
                     Extracted::Exempt => Extracted::Exempt,
                 })

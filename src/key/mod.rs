@@ -83,7 +83,7 @@ pub use self::cookie::{cookie, try_cookie};
 #[cfg(feature = "credentials")]
 pub use self::digest::digest;
 pub use self::extension::extension;
-pub(crate) use self::extractor::extract_from;
+pub(crate) use self::extractor::empty_key;
 pub use self::extractor::{Extracted, KeyExtractor};
 pub(crate) use self::from_fn::FromFn;
 pub use self::from_fn::{IntoExtracted, from_fn};

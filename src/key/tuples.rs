@@ -1,6 +1,6 @@
 //! Tuples of extractors: a bucket for each combination of their keys.
 
-use super::extractor::{Extracted, KeyExtractor, extract_from};
+use super::extractor::{Extracted, KeyExtractor, extract_part};
 use super::head::Head;
 use super::key_error::KeyError;
 use super::setup_warning::SetupWarning;
@@ -15,7 +15,7 @@ macro_rules! tuples {
             fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
                 let ($($name,)*) = self;
                 let mut key = Ok(Key::GLOBAL);
-                $(match extract_from($name, head) {
+                $(match extract_part($name, head) {
                     Ok(Extracted::Key(part)) => key = key.map(|key| key.and(part)),
                     Ok(Extracted::Exempt) => return Ok(Extracted::Exempt),
                     Err(error) => match &key {

@@ -278,8 +278,11 @@ impl RateLimiter {
             && matches!(asking.source, DecisionSource::Handler)
             && demands.iter().any(Demand::is_in_flight)
         {
-            let levels = answer.levels(demands);
-            levels.for_each(|(one, level)| self.state.uses.check_ends(one.limit(), &level));
+            let uses = &self.state.uses;
+            answer
+                .levels(demands)
+                .filter(|(_, level)| level.verdict == Verdict::Refused)
+                .for_each(|(one, level)| uses.check_ends(one.limit(), level.state.value));
         }
         let had_no_place = could_wait && !asking.reserves();
         let denied = if had_no_place { Outcome::QueueFull } else { Outcome::Refused };

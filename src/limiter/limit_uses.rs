@@ -15,11 +15,7 @@ use super::demand::Mode;
 use super::lock::lock;
 use super::name_table::NameTable;
 use super::rate_limited::RateLimited;
-#[cfg(feature = "memory")]
-use super::snapshot::Level;
 use super::too_large::explain_cost;
-#[cfg(feature = "memory")]
-use crate::algebra::Verdict;
 use crate::algebra::{Terms, Tokens};
 use crate::backend::{Adjustment, Applied};
 
@@ -215,10 +211,9 @@ impl LimitUses {
     /// debt is blocked, or an operator has penalized it.
     #[cfg(feature = "memory")]
     #[cold]
-    pub(super) fn check_ends(&self, limit: &Limit, level: &Level) {
+    pub(super) fn check_ends(&self, limit: &Limit, value: i64) {
         if limit.quota().is_in_flight()
-            && level.verdict == Verdict::Refused
-            && (0..limit.bucket().capacity()).contains(&level.state.value)
+            && (0..limit.bucket().capacity()).contains(&value)
             && self.ends.get(limit.name()).is_none()
         {
             let warning = "a limit that counts requests in flight refuses, and no permit of it was ever \

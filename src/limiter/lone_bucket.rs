@@ -165,10 +165,10 @@ fn refused_one<'l>(
 ) -> Poll<Result<Permit<'l>, RateLimited>> {
     let verdict = Verdict::Refused;
     let wait = wait_of(demand.limit, verdict, wait);
-    let level = Level { verdict, state, wait, cost: demand.cost, at };
     if wait.is_none() {
-        limiter.state.uses.check_ends(demand.limit, &level);
+        limiter.state.uses.check_ends(demand.limit, state.value);
     }
+    let level = Level { verdict, state, wait, cost: demand.cost, at };
     let late = |wait: Duration| {
         wait.saturating_add(limiter.state.random.up_to(Duration::from_nanos(jitter)))
     };

@@ -14,7 +14,7 @@ use super::rule::{MissingKey, Rule};
 use super::setup_check::SetupCheck;
 use crate::algebra::{Terms, Units};
 use crate::fields::{KeptPolicy, PolicyText, SOON};
-use crate::key::{Extracted, Head, Key, KeyError, extract_from};
+use crate::key::{Extracted, Head, Key, KeyError, empty_key};
 use crate::limiter::units_of;
 use crate::limiter::{Demand, Limit, RateLimiter};
 
@@ -121,9 +121,12 @@ impl PlannedRule {
     #[inline(always)]
     pub(super) fn extract(&self, head: &Head<'_>) -> Result<Extracted, KeyError> {
         let Rule { limit, key: extractor, .. } = &self.rule;
-        let extracted = extract_from(&**extractor, head);
+        let extracted = extractor.extract(head);
         // A request without a key is checked in `key_in_place`, unless it is logged there anyway.
-        if let Ok(Extracted::Key(_)) = extracted {
+        if let Ok(Extracted::Key(key)) = &extracted {
+            if key.is_empty() {
+                return Err(empty_key());
+            }
             self.setup_check.check(limit, &**extractor, head);
         }
         extracted
