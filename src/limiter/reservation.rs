@@ -37,7 +37,8 @@ use crate::clock::Timestamp;
 ///   same cost, and at its instant to the first waiter that fits. A slot that no waiter can use
 ///   then is spent: the store has told later requests their instants as if its tokens were used. If
 ///   you need the tokens back in any case, [keep](Self::keep) the reservation and
-///   [refund](Permit::refund) the permit.
+///   [refund](Permit::refund) the permit. A token of a limit of requests [in
+///   flight](crate::Quota::in_flight) that was there at once is returned in any case.
 ///
 /// # Examples
 ///
@@ -65,8 +66,8 @@ pub struct Reservation(Box<ReservationInner>);
 #[derive(Debug)]
 struct ReservationInner {
     grants: Grants,
-    /// Whether the grants are returned on drop.
-    refunds: bool,
+    /// What is returned on drop, at once.
+    refund: Option<Settlement>,
     /// What is given up on drop.
     slot: Option<Box<dyn ReservedSlot>>,
     /// Whether the work has to wait for the turn of the slot.
@@ -106,8 +107,8 @@ impl RateLimiter {
         let slowest = Grant::slowest(grants.iter()).unwrap_or(grants.first.shared_limit());
         let promised = wait.saturating_add(jitter);
         let stay = self.join(demands, asking, &answer, slowest, promised);
-        let (refunds, slot, waits) = (false, Some(slot), true);
-        let inner = ReservationInner { grants, refunds, slot, waits, jitter, stay };
+        let (refund, slot, waits) = (None, Some(slot), true);
+        let inner = ReservationInner { grants, refund, slot, waits, jitter, stay };
         Ok(Reservation(Box::new(inner)))
     }
 }
@@ -119,19 +120,26 @@ impl Reservation {
     /// of the buckets since, as those of a slot. A plain refund would break the bound of the quota.
     /// Take a bucket of 5 tokens: A takes 5, and B reserves 5 for the instant at which the bucket has
     /// gained 5. If A returned its 5 now, a newcomer could take 5 at that instant as well, and run
-    /// together with B: 10 tokens at once.
+    /// together with B: 10 tokens at once. What counts requests in flight comes back in any case: no
+    /// instant depends on it.
     fn at_once(grants: Grants) -> Self {
         let Grants { limiter, first, at, .. } = &grants;
         // No work waits for a store that only decides in an outage, so nothing runs at an instant
         // that counts on these tokens. One store has answered about all of them. A limiter that is
         // off has taken none.
         let is_shared = !limiter.has_lines() && first.origin() == Origin::Store;
-        let refunds = limiter.state.is_off || !is_shared;
-        let slot = (!refunds).then(|| -> Box<dyn ReservedSlot> {
-            Box::new(HeldSlot::new(&limiter.state.queues, grants.iter(), *at, *at))
+        let refunds_all = limiter.state.is_off || !is_shared;
+        let refund = match refunds_all {
+            true => Some(Settlement::All(0)),
+            false => grants.iter().any(Grant::is_in_flight).then_some(Settlement::Ended),
+        };
+        let mut others = grants.iter().filter(|grant| !grant.is_in_flight()).peekable();
+        let has_slot = !refunds_all && others.peek().is_some();
+        let slot = has_slot.then(|| -> Box<dyn ReservedSlot> {
+            Box::new(HeldSlot::new(&limiter.state.queues, others, *at, *at))
         });
         let (waits, jitter, stay) = (false, Duration::ZERO, None);
-        Self(Box::new(ReservationInner { grants, refunds, slot, waits, jitter, stay }))
+        Self(Box::new(ReservationInner { grants, refund, slot, waits, jitter, stay }))
     }
 
     /// The instant from which the work may run, jitter included.
@@ -231,7 +239,7 @@ impl ReservationInner {
 
     /// The permit of the grants, which are no longer returned on drop.
     fn take_permit(&mut self) -> Permit<'static> {
-        self.refunds = false;
+        self.refund = None;
         let Grants { limiter, first, rest, at } = &mut self.grants;
         let (limiter, first, rest) = (limiter.clone(), first.clone(), mem::take(rest));
         Permit::owned(Grants { limiter, first, rest, at: *at })
@@ -240,10 +248,10 @@ impl ReservationInner {
 
 impl Drop for ReservationInner {
     fn drop(&mut self) {
-        if self.refunds {
+        if let Some(refund) = self.refund {
             let Grants { limiter, first, rest, .. } = &self.grants;
             // Not awaited: it completes by itself.
-            drop(Settle::new(limiter, first, rest.iter(), Settlement::All(0)));
+            drop(Settle::new(limiter, first, rest.iter(), refund));
         }
     }
 }

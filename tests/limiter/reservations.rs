@@ -18,7 +18,7 @@ use tollgate::limiter::{Permit, Reservation};
 use tollgate::{HOUR, Limit, Quota, RateLimiter, SECOND, Timestamp};
 
 use tollgate_testing::queue::{Late, Turn, poll, reserve, settled, waiter};
-use tollgate_testing::{at_once, is_admitted};
+use tollgate_testing::{ask_and_drop, at_once, is_admitted};
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -243,6 +243,38 @@ async fn a_store_that_answers_later_gets_the_tokens_of_dropped_reservations_back
     answer.let_go();
     settled().await;
     assert_eq!(held(&past, &FIVE), "5");
+}
+
+/// They were undone only if no other request had charged the bucket since: a client that left a busy
+/// service took a place from all until it counted as lost.
+#[tokio::test(start_paused = true)]
+async fn what_a_dropped_reservation_has_in_flight_comes_back_in_any_case() {
+    static TEN: Limit = Limit::new("ten", Quota::in_flight(10).lost_after(HOUR));
+    let left = |limiter: &RateLimiter| [&TEN, &FIVE].map(|limit| held(limiter, limit));
+    let (late, limiter, other) = Late::new();
+    let call = || limiter.limit(&TEN).cost(2).and(&FIVE).cost(2).reserve().into_future();
+    let reservation = call().await.unwrap();
+    let _runs = other.limit(&TEN).and(&FIVE).await.unwrap().in_flight();
+    assert_eq!(left(&other), ["7", "2"]);
+    drop(reservation);
+    settled().await;
+    // What has a rate stays taken, since the other request was decided by it.
+    assert_eq!(left(&other), ["9", "2"]);
+    // The call is dropped before its answer.
+    let answer = late.close();
+    ask_and_drop(call());
+    let _runs = other.limit(&TEN).await.unwrap().in_flight();
+    answer.let_go();
+    settled().await;
+    assert_eq!(left(&other), ["8", "2"]);
+    // It is used.
+    late.open();
+    let guard = limiter.limit(&TEN).reserve().await.unwrap().ready().await.in_flight();
+    settled().await;
+    assert_eq!(held(&other, &TEN), "7");
+    drop(guard);
+    settled().await;
+    assert_eq!(held(&other, &TEN), "8");
 }
 
 #[tokio::test(start_paused = true)]
