@@ -60,8 +60,9 @@ fn a_value_in_redis_that_is_no_bucket_is_logged_without_its_key() {
             assert_eq!(service.oneshot(alice).await.unwrap().status(), 503);
         });
     });
-    let told = "a key of limit `two` holds a value that is not a bucket (find it by the length of its \
-                value, which is not 48 bytes, and reset it; or use another prefix)";
+    let told = "a key of limit `two` holds a value that is not a bucket (find it by its value, \
+                which is not 48 bytes long or has the numbers of no quota, and reset it; or use \
+                another prefix)";
     assert!(lines.len() == 1 && lines[0].contains(told), "{lines:#?}");
     assert!(!lines[0].contains("alice"), "{lines:#?}");
 }

@@ -58,8 +58,8 @@ impl ScriptReply {
 
 fn foreign(limit: &str) -> BackendError {
     let problem = format!(
-        "a key of limit `{limit}` holds a value that is not a bucket (find it by the length of its \
-         value, which is not 48 bytes, and reset it; or use another prefix)"
+        "a key of limit `{limit}` holds a value that is not a bucket (find it by its value, which is \
+         not 48 bytes long or has the numbers of no quota, and reset it; or use another prefix)"
     );
     BackendError::undecidable("redis", problem)
 }
