@@ -139,7 +139,9 @@ impl Admission {
     ///
     /// # Cancel safety
     ///
-    /// Like [`RateLimiter::limit`](crate::RateLimiter::limit).
+    /// If the future is dropped before it completes, nothing is charged. With a store that answers
+    /// later, a task gives the tokens back, on the tokio runtime in which the future is dropped. Outside
+    /// of a runtime, they may stay taken.
     pub async fn charge(&self, tokens: u64) -> Result<(), RateLimited> {
         let mut charged = Vec::new();
         for ledger in &self.ledgers {

@@ -305,6 +305,8 @@ impl RequestLedger {
         };
         let limiter = &self.plan.limiter;
         let asking = Asking::take(DecisionSource::Handler, self.plan.settings.on_failure);
+        // Until its answer is in the ledger, no settlement and no refund covers it.
+        let asking = Asking { refunds_dropped: true, ..asking };
         let decided = match limiter.ask(&mut demands, asking) {
             Asked::Decided(decided) => decided,
             Asked::Pending(pending) => limiter.decided(&demands, asking, pending.await),

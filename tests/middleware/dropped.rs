@@ -637,6 +637,35 @@ async fn a_request_that_is_dropped_before_the_store_has_answered_is_refunded() {
     }
 }
 
+/// It was part of no ledger, so neither a refund nor a settlement gave it back.
+#[tokio::test(start_paused = true)]
+async fn a_charge_of_a_handler_that_is_dropped_before_its_answer_comes_back() {
+    for (is_refunding, wanted) in [(false, 900.0), (true, 1_000.0)] {
+        let (late, limiter, past) = Late::new();
+        let layer = limiter.layer(&TOKENS).cost(100).settle().expose();
+        let layer = if is_refunding { layer.refund_dropped() } else { layer };
+        let (gate, mut held) = mpsc::unbounded_channel();
+        let service = layer.layer(service_fn(move |request: Request<()>| {
+            let admission = request.extensions().get::<Admission>().unwrap().clone();
+            gate.send(late.close()).unwrap();
+            async move {
+                admission.charge(500).await.unwrap();
+                pending::<Answer>().await
+            }
+        }));
+        let mut call = Box::pin(service.oneshot(Request::new(())));
+        ask(&mut call);
+        let held = held.recv().await.unwrap();
+        assert_eq!(tokens(&past, &TOKENS), 400.0, "the store has taken it");
+        drop(call);
+        held.let_go();
+        settled().await;
+        // What was taken up front is given back through the same gate.
+        settled().await;
+        assert_eq!(tokens(&past, &TOKENS), wanted);
+    }
+}
+
 /// Outside of a runtime, no task can wait for the store.
 #[test]
 fn dropped_outside_of_a_runtime_a_request_keeps_its_estimate_in_a_store_that_answers_later() {
