@@ -24,8 +24,9 @@ pub(super) fn charge(
     shadows: Vec<Shadow>,
 ) -> Option<PendingShadows> {
     let mut rest = shadows.into_iter();
+    let asking = Asking { refunds_dropped: plan.settings.refunds_dropped, ..ASKING };
     while let Some(mut shadow) = rest.next() {
-        let pending = match plan.limiter.ask(slice::from_mut(&mut shadow), ASKING) {
+        let pending = match plan.limiter.ask(slice::from_mut(&mut shadow), asking) {
             Asked::Decided(decided) => {
                 record(ledger, &shadow, decided);
                 continue;
@@ -34,7 +35,7 @@ pub(super) fn charge(
         };
         let (plan, ledger) = (Arc::clone(plan), ledger.cloned());
         return Some(Box::pin(async move {
-            let decided = plan.limiter.decided(slice::from_ref(&shadow), ASKING, pending.await);
+            let decided = plan.limiter.decided(slice::from_ref(&shadow), asking, pending.await);
             record(ledger.as_ref(), &shadow, decided);
             if let Some(rest) = charge(&plan, ledger.as_ref(), rest.collect()) {
                 rest.await;

@@ -666,6 +666,26 @@ async fn a_charge_of_a_handler_that_is_dropped_before_its_answer_comes_back() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_while_its_shadow_is_decided_is_refunded() {
+    for (is_refunding, wanted) in [(false, [900.0, 800.0]), (true, [1_000.0, 1_000.0])] {
+        let (late, limiter, past) = Late::new();
+        let shadow = Rule::new(&OTHER).cost(200).shadow();
+        let layer = limiter.layer(Rule::new(&TOKENS).cost(100)).and(shadow);
+        let layer = if is_refunding { layer.refund_dropped() } else { layer };
+        let mut call = Box::pin(layer.layer(service_fn(counts_30)).call(Request::new(())));
+        let held = late.close();
+        ask(&mut call);
+        let lefts = || [&TOKENS, &OTHER].map(|limit| tokens(&past, limit));
+        assert_eq!(lefts(), [900.0, 800.0]);
+        drop(call);
+        held.let_go();
+        late.open();
+        settled().await;
+        assert_eq!(lefts(), wanted);
+    }
+}
+
 /// Outside of a runtime, no task can wait for the store.
 #[test]
 fn dropped_outside_of_a_runtime_a_request_keeps_its_estimate_in_a_store_that_answers_later() {
