@@ -38,7 +38,7 @@ use crate::clock::Timestamp;
 ///   then is spent: the store has told later requests their instants as if its tokens were used. If
 ///   you need the tokens back in any case, [keep](Self::keep) the reservation and
 ///   [refund](Permit::refund) the permit. A token of a limit of requests [in
-///   flight](crate::Quota::in_flight) that was there at once is returned in any case.
+///   flight](crate::Quota::in_flight) is returned in any case, once its slot is no longer on offer.
 ///
 /// # Examples
 ///
@@ -65,11 +65,11 @@ pub struct Reservation(Box<ReservationInner>);
 
 #[derive(Debug)]
 struct ReservationInner {
+    /// What is given up on drop, before the limiter may be dropped with the grants.
+    slot: Option<Box<dyn ReservedSlot>>,
     grants: Grants,
     /// What is returned on drop, at once.
     refund: Option<Settlement>,
-    /// What is given up on drop.
-    slot: Option<Box<dyn ReservedSlot>>,
     /// Whether the work has to wait for the turn of the slot.
     waits: bool,
     jitter: Duration,

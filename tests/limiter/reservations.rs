@@ -277,6 +277,52 @@ async fn what_a_dropped_reservation_has_in_flight_comes_back_in_any_case() {
     assert_eq!(held(&other, &TEN), "8");
 }
 
+/// What no waiter uses any more was spent like a slot: it was missing until it counted as lost.
+#[tokio::test(start_paused = true)]
+async fn what_a_waiter_for_work_in_flight_does_not_use_comes_back_in_any_case() {
+    static TWO: Limit = Limit::new("two", Quota::in_flight(2).lost_after(HOUR));
+    let store = Shared::new();
+    let (here, there) = (store.limiter(), store.limiter());
+    let runs = at_once(here.limit(&TWO)).unwrap().in_flight();
+    let _runs = at_once(here.limit(&TWO)).unwrap().in_flight();
+    let [mut first, mut second] = [1, 1].map(|cost| waiter(&here, &TWO, cost));
+    let [large, other] = [(&here, 2), (&there, 1)].map(|(by, cost)| reserve(by, &TWO, cost));
+    assert!(poll(&mut first).is_none() && poll(&mut second).is_none());
+    assert_eq!(held(&there, &TWO), "-5");
+    // One is not awaited, one waits, and one runs by what another request gives back.
+    drop(large);
+    assert_eq!(held(&there, &TWO), "-3");
+    drop(second);
+    assert_eq!(held(&there, &TWO), "-2");
+    drop(runs);
+    let _runs = poll(&mut first).unwrap().in_flight();
+    assert_eq!(held(&there, &TWO), "-1");
+    drop(other);
+    assert_eq!(held(&there, &TWO), "0");
+}
+
+/// A slot for a rate as well, which another process has charged since.
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_is_spent_gives_back_what_it_has_in_flight() {
+    static TWO: Limit = Limit::new("two", Quota::in_flight(2).lost_after(HOUR));
+    let left = |limiter: &RateLimiter| [&SPACED, &TWO].map(|limit| held(limiter, limit));
+    let (_late, limiter, other) = Late::new();
+    for is_awaited in [false, true] {
+        let reservation = limiter.limit(&SPACED).and(&TWO).reserve().await.unwrap();
+        let mut turn = Box::pin(reservation.ready());
+        if is_awaited {
+            assert!(poll(&mut turn).is_none());
+        }
+        let _runs = other.limit(&TWO).await.unwrap().in_flight();
+        assert_eq!(left(&other), ["-1", "0"]);
+        drop(turn);
+        settled().await;
+        settled().await;
+        assert_eq!(left(&other), ["-1", "1"], "awaited: {is_awaited}");
+        advance(SECOND).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn all_waiters_behind_one_that_leaves_move_forward_whatever_they_cost() {
     let limiter = limiter();

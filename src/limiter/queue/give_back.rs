@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::ledger::Ledger;
 use super::registry::{QueueRegistry, SharedQueue};
 use super::reserved_slot::QueueBucket;
-use super::time_slot::{Cost, StoreEvent};
+use super::time_slot::{Cost, StoreEvent, TimeSlot};
 use crate::algebra::{Bucket, Units, Verdict};
 use crate::backend::{Adjustment, Answer, Applied, BucketId, Change};
 use crate::clock::Timestamp;
@@ -40,6 +40,11 @@ impl QueueRegistry {
         // Before the store is asked. Units that had reached the bucket could be taken by a newcomer
         // of any process, ahead of the waiters here.
         self.grant_waiters(adjustments);
+        self.give_to_store(adjustments)
+    }
+
+    /// Carries out these adjustments, of which no waiter gets anything.
+    fn give_to_store(self: &Arc<Self>, adjustments: &[Adjustment<'_>]) -> Answer<Applied> {
         let (registry, mut returns) = (Arc::downgrade(self), SmallVec::<[PendingReturn; 2]>::new());
         for adjustment in adjustments.iter() {
             let units = adjustment.change().returns_at_most();
@@ -119,6 +124,28 @@ impl SharedQueue {
         if let Some(registry) = self.registry.upgrade() {
             // Not awaited: it completes in a task if the store answers later.
             drop(DetachOnDrop::new(registry.give_back(&mut refunds)));
+        }
+    }
+}
+
+impl SharedQueue {
+    /// Returns what this slot has in flight: no work runs by it, and no instant depends on it.
+    ///
+    /// To the store alone: it may be a debt, and no waiter may run by that.
+    pub(super) fn end_in_flight(&self, slot: &TimeSlot) {
+        let parts = self.buckets.iter().zip(&slot.taken);
+        let ended = parts.filter(|(part, taken)| {
+            part.is_in_flight() && !self.resets.has_forgiven(part.id(), taken.mark())
+        });
+        let refunds: SmallVec<[Adjustment<'_>; 2]> = ended
+            .map(|(part, taken)| {
+                let (units, left) = (taken.units(), taken.state());
+                let refund = Adjustment::refund_since(part.id(), part.bucket(), units, left);
+                refund.with_unpaid(taken.unpaid().of(units))
+            })
+            .collect();
+        if let Some(registry) = self.registry.upgrade().filter(|_| !refunds.is_empty()) {
+            drop(DetachOnDrop::new(registry.give_to_store(&refunds)));
         }
     }
 }

@@ -165,12 +165,14 @@ impl SharedQueue {
     /// Runs `work` under the lock of the queue. Wakes and drops wakers after the lock is released,
     /// since they may run code that locks the queue again.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut WaitQueue) -> T) -> T {
-        let (done, wake, _discard) = {
+        let (done, wake, _discard, spent) = {
             let mut waiters = lock(&self.waiters);
             let done = work(&mut waiters);
-            (done, mem::take(&mut waiters.wake), mem::take(&mut waiters.discard))
+            let (wake, discard) = (mem::take(&mut waiters.wake), mem::take(&mut waiters.discard));
+            (done, wake, discard, mem::take(&mut waiters.spent))
         };
         wake.into_iter().for_each(Waker::wake);
+        spent.iter().for_each(|slot| self.end_in_flight(slot));
         done
     }
 }
@@ -181,7 +183,10 @@ impl Drop for SharedQueue {
         if let Some(registry) = self.registry.upgrade() {
             lock(&registry.queues).remove(&self.buckets, self);
         }
-        if let Some(kept_by) = self.with(|waiters| waiters.kept_by) {
+        if let Some(kept_by) = self.with(|waiters| {
+            waiters.spend_free();
+            waiters.kept_by
+        }) {
             self.ledgers.iter().for_each(|ledger| lock(ledger).forget(kept_by));
         }
     }

@@ -63,6 +63,10 @@ impl QueueBucket {
     pub(crate) fn bucket(&self) -> &Bucket {
         self.limit.bucket()
     }
+
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.limit.quota().is_in_flight()
+    }
 }
 
 /// The buckets that these grants were taken from, and what was taken from each.

@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::registry::SharedQueue;
+use super::reserved_slot::QueueBucket;
 use super::time_slot::TimeSlot;
 use super::wait_queue::WaitQueue;
 use crate::algebra::{State, Verdict};
@@ -72,6 +73,13 @@ impl SharedQueue {
     /// Undoes free slots of this queue, and registers it to be tried again if some are left. Returns
     /// whether the store has undone at least one.
     fn undo_own_slots(self: &Arc<Self>) -> bool {
+        if self.buckets.iter().all(QueueBucket::is_in_flight) {
+            // Whoever has charged the buckets since, it was by no instant.
+            while let Some(slot) = self.with(WaitQueue::take_free) {
+                self.end_in_flight(&slot);
+            }
+            return false;
+        }
         let mut has_undone = false;
         while let Some(slot) = self.with(|waiters| waiters.next_to_undo()) {
             // The slot is out of the queue, and its `undo` allows no other one until this one is

@@ -79,6 +79,8 @@ pub(super) struct WaitQueue {
     /// runtime, which may call this queue again.
     pub(super) wake: Vec<Waker>,
     pub(super) discard: Vec<Waker>,
+    /// Slots that no work will use, to be settled once the queue is unlocked.
+    pub(super) spent: Vec<TimeSlot>,
 }
 
 /// The waiters of one cost and the slots for it. The n-th waiter has the n-th slot, and the last ones
@@ -233,6 +235,22 @@ impl WaitQueue {
         past.map(|nth| self.past.swap_remove(nth)).or_else(|| self.take(newest.1))
     }
 
+    /// Takes out a free slot, whichever it is.
+    pub(super) fn take_free(&mut self) -> Option<TimeSlot> {
+        if let Some(past) = self.past.pop() {
+            return Some(past);
+        }
+        let free = self.classes.values().find_map(|class| class.free().next().copied());
+        self.take(free?)
+    }
+
+    /// Spends all free slots.
+    pub(super) fn spend_free(&mut self) {
+        while let Some(slot) = self.take_free() {
+            self.spent.push(slot);
+        }
+    }
+
     /// Spends the free slots that would be the last to be undone: the bucket keeps their debt.
     fn spend_oldest(&mut self) {
         let free = self.classes.values().flat_map(CostClass::free);
@@ -241,7 +259,8 @@ impl WaitQueue {
         free.sort_unstable();
         free.truncate(free.len().saturating_sub(MAX_FREE));
         for (_, key) in free {
-            self.take(key);
+            let slot = self.take(key);
+            self.spent.extend(slot);
         }
     }
 
@@ -314,7 +333,7 @@ impl WaitQueue {
     /// dropped and needs no wake-up.
     fn grant_due(&mut self, now: Instant, except: Option<SlotKey>) {
         // The store was asked about these when they were given up.
-        self.past.clear();
+        self.spent.append(&mut self.past);
         while let Some((&key, slot)) = self.slots.first_key_value() {
             if self.due(key) > now {
                 return;
@@ -322,8 +341,9 @@ impl WaitQueue {
             // The first slot of a class is that of its first waiter. If it has none, the slot is free.
             let own = self.first_of(&slot.cost()).or_else(|| self.first_that_fits(slot));
             let Some(slot) = self.take(key) else { return };
-            if let Some(own) = own {
-                self.grant(own, (key.at(), Some(slot)), except);
+            match own {
+                Some(own) => self.grant(own, (key.at(), Some(slot)), except),
+                None => self.spent.push(slot),
             }
         }
     }
