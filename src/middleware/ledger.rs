@@ -37,8 +37,8 @@ struct Entries {
     is_counted: bool,
     /// Whether the service has responded, or has failed.
     is_over: bool,
-    /// Whether the request is no longer in flight.
-    has_ended: bool,
+    /// How the request has ended, once it is no longer in flight.
+    ended: Option<Settlement>,
 }
 
 type Charges = SmallVec<[ChargeEntry; 1]>;
@@ -59,7 +59,7 @@ impl Drop for RunningLedger {
     fn drop(&mut self) {
         let is_over = self.0.entries().is_over;
         match is_over {
-            true => self.0.end(),
+            true => self.0.end(Settlement::Ended),
             // During a panic in `call`, the service has failed; the client has not disconnected.
             false if std::thread::panicking() => self.0.fail(),
             false => self.0.abandon(),
@@ -114,9 +114,10 @@ impl RequestLedger {
     /// Adds the decision of a shadow rule.
     pub(super) fn add_shadow(&self, shadow: &Demand<RuleLimit<'static>>, outcome: &CompleteAnswer) {
         self.add(slice::from_ref(shadow), outcome, true);
-        if self.entries().has_ended {
+        let ended = self.entries().ended;
+        if let Some(settlement) = ended {
             // A store has answered after the response.
-            self.end();
+            self.end(settlement);
         }
     }
 
@@ -178,13 +179,16 @@ impl RequestLedger {
         }
     }
 
-    /// The request is no longer in flight: gives back what counts it while it is.
-    fn end(&self) {
+    /// The request is no longer in flight: gives back what counts it while it is, or all if it is
+    /// refunded. If it has ended before, it has ended as it did then.
+    fn end(&self, settlement: Settlement) {
         // Before that, so that a shadow that is added in between ends by itself.
-        self.entries().has_ended = true;
-        let is_counted = |entry: &ChargeEntry| entry.is_open && entry.grant.is_in_flight();
-        let ended = self.take(Kept::Tokens(0), |entry, _| is_counted(entry));
-        drop(ended.map(|permit| permit.settle_by(Settlement::Ended)));
+        let settlement = *self.entries().ended.get_or_insert(settlement);
+        let refunds_all = matches!(settlement, Settlement::LateRefund);
+        let ended = self.take(Kept::Tokens(0), |entry, _| {
+            entry.is_open && (refunds_all || entry.grant.is_in_flight())
+        });
+        drop(ended.map(|permit| permit.settle_by(settlement)));
     }
 
     /// The service is done with the request. Returns the meter, which settles when it is dropped.
@@ -245,7 +249,7 @@ impl RequestLedger {
     /// Settles a request without a response by its meter, if its handler took that. Otherwise, the
     /// outcome of the work is unknown, and the tokens stay taken. It is no longer in flight.
     pub(super) fn fail(&self) {
-        self.end();
+        self.end(Settlement::Ended);
         // Dropped at the end of this function, the meter may settle, which locks its own state.
         let meter = self.take_meter();
         meter.as_ref().and_then(Meter::leave);
@@ -261,8 +265,7 @@ impl RequestLedger {
     fn abandon(&self) {
         // The refund closes the entries, so the meter settles nothing.
         if self.plan.settings.refunds_dropped {
-            let refunded = self.close(None, Kept::Tokens(0));
-            drop(refunded.map(|permit| permit.settle_by(Settlement::LateRefund)));
+            self.end(Settlement::LateRefund);
         }
         self.fail();
     }

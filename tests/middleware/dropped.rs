@@ -686,6 +686,27 @@ async fn a_request_that_is_dropped_while_its_shadow_is_decided_is_refunded() {
     }
 }
 
+/// A request that has waited runs before the store has decided about its shadow.
+#[tokio::test(start_paused = true)]
+async fn a_shadow_that_is_decided_after_its_request_was_dropped_is_refunded() {
+    static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(10, SECOND).capacity(0));
+    let (late, limiter, past) = Late::new();
+    let shadow = Rule::new(&OTHER).cost(200).shadow();
+    let layer = limiter.layer(&SPACED).and(shadow).queue(SECOND).settle().refund_dropped();
+    let mut call = Box::pin(layer.layer(service_fn(counts_30)).oneshot(Request::new(())));
+    ask(&mut call);
+    let held = late.close();
+    tokio::time::advance(ms(101)).await;
+    ask(&mut call);
+    assert_eq!(tokens(&past, &OTHER), 800.0);
+    drop(call);
+    settled().await;
+    held.let_go();
+    late.open();
+    settled().await;
+    assert_eq!(tokens(&past, &OTHER), 1_000.0);
+}
+
 /// Outside of a runtime, no task can wait for the store.
 #[test]
 fn dropped_outside_of_a_runtime_a_request_keeps_its_estimate_in_a_store_that_answers_later() {
