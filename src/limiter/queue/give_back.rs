@@ -126,9 +126,7 @@ impl SharedQueue {
             drop(DetachOnDrop::new(registry.give_back(&mut refunds)));
         }
     }
-}
 
-impl SharedQueue {
     /// Returns what this slot has in flight: no work runs by it, and no instant depends on it.
     ///
     /// To the store alone: it may be a debt, and no waiter may run by that.
