@@ -74,7 +74,8 @@ impl SharedQueue {
     /// whether the store has undone at least one.
     fn undo_own_slots(self: &Arc<Self>) -> bool {
         if self.buckets.iter().all(QueueBucket::is_in_flight) {
-            // Whoever has charged the buckets since, it was by no instant.
+            // Other processes may have charged the buckets since: their requests in flight do not
+            // depend on this slot.
             while let Some(slot) = self.with(WaitQueue::take_free) {
                 self.end_in_flight(&slot);
             }
