@@ -255,7 +255,8 @@ impl<S: SwapStore> Optimistic<S> {
         let mut swaps = Vec::with_capacity(entries.len());
         for ((((_, name), old), new), entry) in named.iter().zip(&old).zip(&new).zip(entries) {
             let old = old.as_deref();
-            let new = if entry.has_changed() { new.as_ref().map(<[u8; _]>::as_slice) } else { old };
+            let new =
+                if entry.has_changed() { new.as_ref().map(AsRef::<[u8]>::as_ref) } else { old };
             let full_at = entry.after().and_then(BucketRecord::droppable_at);
             swaps.push(Swap::new(name.as_str(), old, new).with_full_at(full_at));
         }

@@ -16,6 +16,7 @@ use tollgate_testing::dice::Dice;
 use tollgate_testing::{START, admitted, store};
 
 use super::{Folder, HOARD, taken};
+use tollgate::HOUR;
 use tollgate::backend::Memory;
 use tollgate::clock::ManualClock;
 
@@ -95,9 +96,12 @@ fn kill_while_saving(command: &[String], seeds: Range<u64>) -> usize {
         let names = folder.names();
         assert!(
             names.len() <= 2,
-            "a kill leaves one draft, and the next save removes it: {names:?}"
+            "a kill leaves one draft, and a save long after it removes it: {names:?}"
         );
-        drafts += names.len() - 1;
+        for draft in names.iter().filter(|name| name.ends_with(".draft")) {
+            folder.age(draft, HOUR);
+            drafts += 1;
+        }
     }
     Memory::new().save_to(folder.file()).unwrap();
     assert_eq!(folder.names(), ["limits.dump"]);

@@ -7,8 +7,10 @@ mod old_dump;
 mod under_load;
 mod waiters;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use tollgate::backend::Memory;
 use tollgate::{DAY, Limit, Quota, RateLimiter, Timestamp};
@@ -45,6 +47,12 @@ impl Folder {
 
     fn file(&self) -> PathBuf {
         self.0.join("limits.dump")
+    }
+
+    /// Makes a file one to which nothing was written for so long.
+    fn age(&self, name: &str, age: Duration) {
+        let file = File::options().write(true).open(self.0.join(name)).unwrap();
+        file.set_modified(SystemTime::now() - age).unwrap();
     }
 
     /// The names of all that is in it.

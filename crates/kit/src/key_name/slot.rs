@@ -60,7 +60,7 @@ fn step(sum: u16, byte: u8) -> u16 {
 /// The checksum of each single byte.
 static TABLE: [u16; 256] = {
     let mut table = [0; 256];
-    let mut rest = table.as_mut_slice();
+    let mut rest: &mut [u16] = &mut table;
     let mut byte: u16 = 0;
     while let [first, after @ ..] = rest {
         *first = times_x_to_the_8th(byte << 8);

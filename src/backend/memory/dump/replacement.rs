@@ -6,13 +6,10 @@
 //! name of the file. So that name leads to the whole old content or to the whole new one at any
 //! time.
 //!
-//! **Drafts do not pile up.** A process that is killed leaves its draft. Each replacement first
-//! removes the drafts of its file that no process works on. A process holds a lock on its draft,
-//! which ends with the process, however that ends.
-//!
-//! A draft has no lock for an instant after it was created. A process that removes drafts in that
-//! instant takes the lock, and removes the draft before it gives the lock back. So the creator
-//! looks for its draft once it has the lock, and creates another if it is gone.
+//! **Drafts do not pile up.** A process that is killed leaves its draft. Each replacement removes the
+//! drafts of its file to which nothing was written for [`ABANDONED`], by the clock of the file
+//! system. A process that stood still for longer, and then renames a draft that is gone, gets an
+//! error, and the file stays as it was.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -20,15 +17,15 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::dump_error::DumpProblem;
 
 /// The end of the name of a draft.
 const DRAFT: &str = ".draft";
 
-/// How often a draft may be removed by another process before this one gives up.
-const TRIES: u32 = 100;
+/// How long nothing was written to a draft that no process works on any more.
+const ABANDONED: Duration = Duration::from_secs(600);
 
 /// Replaces a file by what `fill` writes, or leaves it as it is. Only after the error
 /// [`Persist`](DumpProblem::Persist) has it the new content.
@@ -50,8 +47,13 @@ pub(super) fn replace(
 /// The file that is to be replaced, and its draft.
 fn begin(path: &Path) -> io::Result<(PathBuf, PathBuf, File)> {
     let target = target_of(path)?;
-    remove_drafts(&target);
-    let (draft, file) = create_draft(&target)?;
+    let draft = draft_of(&target);
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(&draft)?;
+    drop(remove_abandoned(&target, &file));
     Ok((target, draft, file))
 }
 
@@ -82,24 +84,6 @@ fn target_of(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Creates a draft that no other process has, nor removes. The lock lasts as long as the file is
-/// open.
-fn create_draft(target: &Path) -> io::Result<(PathBuf, File)> {
-    for _ in 0..TRIES {
-        let draft = draft_of(target);
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(&draft)?;
-        // Some file systems have no locks. Drafts pile up there, after processes were killed.
-        if file.lock().is_err() || draft.exists() {
-            return Ok((draft, file));
-        }
-    }
-    Err(io::Error::other("other processes remove the drafts of this file"))
-}
-
 /// A name that no other draft has: two processes may write at the same time, also with the same
 /// identifier in two containers.
 fn draft_of(target: &Path) -> PathBuf {
@@ -111,20 +95,17 @@ fn draft_of(target: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Removes the drafts that killed processes have left. What cannot be removed stays: it takes space
-/// and harms nothing.
-fn remove_drafts(target: &Path) {
-    let Ok(entries) = fs::read_dir(folder_of(target)) else { return };
-    for entry in entries.flatten() {
-        if !is_draft_of(target, &entry.path()) {
-            continue;
-        }
-        // Without write access: this process does not change what another one has written.
-        let Ok(file) = File::open(entry.path()) else { continue };
-        if file.try_lock().is_ok() {
+/// Removes the drafts that killed processes have left long before this one was made. What cannot be
+/// removed stays: it takes space and harms nothing.
+fn remove_abandoned(target: &Path, draft: &File) -> io::Result<()> {
+    let now = draft.metadata()?.modified()?;
+    for entry in fs::read_dir(folder_of(target))?.flatten() {
+        let age = || now.duration_since(entry.metadata().ok()?.modified().ok()?).ok();
+        if is_draft_of(target, &entry.path()) && age().is_some_and(|age| age > ABANDONED) {
             drop(fs::remove_file(entry.path()));
         }
     }
+    Ok(())
 }
 
 fn is_draft_of(target: &Path, path: &Path) -> bool {

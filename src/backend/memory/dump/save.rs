@@ -65,8 +65,8 @@ impl Memory {
     /// The file has the old content or the new one at any time, also if the process is killed or
     /// the machine crashes. The bytes go to a draft beside the file, which is persisted and then
     /// renamed. Only the user of the process can read the file. A link is followed. A process that
-    /// is killed may leave a draft, whose name ends in `.draft`; the next save to the same file
-    /// removes it.
+    /// is killed may leave a draft, whose name ends in `.draft`; the first save to the same file that
+    /// is ten minutes later removes it.
     ///
     /// This blocks, for some milliseconds and more with many buckets: in a task, call it by
     /// [`spawn_blocking`](tokio::task::spawn_blocking). Calls on one store take turns, so that the
