@@ -87,6 +87,7 @@ impl<'de> Visitor<'de> for LimitVisitor {
 /// | `at`, `full_at` | the time of the snapshot, and that at which the bucket is full, as a [`Timestamp`](crate::Timestamp) shows them |
 /// | `resets_at` | when the limit [starts again](Snapshot::resets_at); null if its quota grants nothing |
 /// | `window_end` | [when the window ends](Snapshot::window_end); null for a token bucket |
+/// | `blocked_until` | when a [block ends](Snapshot::blocked_until); null without one |
 ///
 /// These fields keep their names and their meaning; more may come.
 ///
@@ -117,6 +118,7 @@ impl<'de> Visitor<'de> for LimitVisitor {
 ///     "full_at": "2026-01-31T12:00:54Z",
 ///     "resets_at": "2026-01-31T12:00:54Z",
 ///     "window_end": null,
+///     "blocked_until": null,
 /// });
 /// assert_eq!(serde_json::to_value(&snapshot)?, told);
 /// # Ok(())
@@ -124,7 +126,7 @@ impl<'de> Visitor<'de> for LimitVisitor {
 /// ```
 impl Serialize for Snapshot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut snapshot = serializer.serialize_struct("Snapshot", 9)?;
+        let mut snapshot = serializer.serialize_struct("Snapshot", 10)?;
         snapshot.serialize_field("limit", self.limit().name())?;
         snapshot.serialize_field("remaining", &self.remaining())?;
         snapshot.serialize_field("capacity", &self.capacity())?;
@@ -134,6 +136,7 @@ impl Serialize for Snapshot {
         snapshot.serialize_field("full_at", &self.full_at())?;
         snapshot.serialize_field("resets_at", &self.resets_at())?;
         snapshot.serialize_field("window_end", &self.window_end())?;
+        snapshot.serialize_field("blocked_until", &self.blocked_until())?;
         snapshot.end()
     }
 }

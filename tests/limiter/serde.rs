@@ -86,7 +86,7 @@ fn a_snapshot_tells_what_is_left_and_the_wait() {
         json!({
             "limit": "login", "remaining": remaining, "capacity": 5, "cost": cost,
             "wait_ms": wait_ms, "at": at, "full_at": full_at, "resets_at": full_at,
-            "window_end": null,
+            "window_end": null, "blocked_until": null,
         })
     };
     assert_eq!(told(1), wanted(1, 1, json!(0)));
@@ -97,4 +97,6 @@ fn a_snapshot_tells_what_is_left_and_the_wait() {
     assert_eq!(told(2)["wait_ms"], 720_000);
     clock.advance(std::time::Duration::from_micros(999));
     assert_eq!(told(2)["wait_ms"], 719_999);
+    at_once(limiter.block(&LOGIN, HOUR)).unwrap();
+    assert_eq!(told(1)["blocked_until"], "2023-11-14T23:13:20.001000Z");
 }

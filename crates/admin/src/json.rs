@@ -62,7 +62,6 @@ pub(super) fn snapshot(snapshot: &Snapshot, key: &str) -> Map<String, Value> {
         ("token", json!(snapshot.limit().bucket().token())),
         ("ts", json!(state.ts)),
         ("window_start", json!(snapshot.window_start())),
-        ("blocked_until", json!(snapshot.blocked_until())),
     ] {
         fields.insert(name.to_owned(), value);
     }
