@@ -344,9 +344,7 @@ impl<W> LimitCall<'_, W> {
     /// The numbers in force take the place of those with which the limits were made.
     #[inline]
     fn update_numbers(&mut self) {
-        if self.limiter.state.replacements.count() != 0
-            && let Progress::New = self.progress
-        {
+        if let Progress::New = self.progress {
             self.demands.update_numbers(&self.limiter.state.replacements);
         }
     }
@@ -405,7 +403,9 @@ impl Future for LimitCall<'_, Duration> {
         let mode = Mode::Reserve(self.max_wait);
         let asking = Asking::take(DecisionSource::Handler, self.limiter.state.on_failure);
         let asking = Asking { mode, longest: mode, ..asking };
-        self.update_numbers();
+        if self.limiter.state.replacements.count() != 0 {
+            self.update_numbers();
+        }
         let decided = ready!(self.poll_decided(cx, asking));
         let (limit, demands) = (self.demands.limit(), self.demands.as_slice());
         Poll::Ready(self.limiter.make_reservation(

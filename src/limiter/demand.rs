@@ -322,6 +322,7 @@ impl<'l> Demands<'l> {
     }
 
     /// Puts the numbers in force in place of those with which the limits were made.
+    #[inline]
     pub(super) fn update_numbers(&mut self, replacements: &'l Replacements) {
         for demand in self.as_mut_slice() {
             demand.limit = replacements.current(demand.limit);

@@ -265,6 +265,23 @@ impl Limit {
         &self.bucket
     }
 
+    /// Whether it has the name of another limit.
+    #[inline]
+    pub(super) fn is_named_like(&self, other: &Self) -> bool {
+        self.head == other.head && (self.head.whole().is_some() || self.name() == other.name())
+    }
+
+    /// A hash of its name. Clients choose no names, so it need not withstand them.
+    #[inline]
+    pub(super) fn name_hash(&self) -> u64 {
+        // An odd factor whose bits are spread evenly: that of the golden ratio.
+        let add = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        match self.head.whole() {
+            Some(words) => words.into_iter().fold(0, add),
+            None => self.name().bytes().map(u64::from).fold(0, add),
+        }
+    }
+
     /// Whether its buckets count as those of another limit do, by the same numbers.
     #[inline]
     pub(super) fn counts_like(&self, other: &Self) -> bool {

@@ -40,10 +40,6 @@ impl<T> NameTable<T> {
         entries(self.chain(name)).find(|named| *named.name == *name).map(|named| &named.value)
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
-        self.chains.iter().flat_map(entries).map(|named| &named.value)
-    }
-
     /// The value of a name, which gets the one that `make` makes if it has none; `None` if `most`
     /// other names have theirs, or a few more.
     pub fn get_or_add(&self, name: &str, most: usize, make: impl FnOnce() -> T) -> Option<&T> {

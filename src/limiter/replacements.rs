@@ -7,23 +7,23 @@
 //! limit has had is a *version*, and an index says which of them is in force. A limit that returns to
 //! numbers that it has had gets the version of then.
 //!
-//! A decision reads without a lock: the table of names, the limits of that name, and the index. While
-//! no limiter of the process has replaced anything, a decision only sees that.
+//! A decision reads without a lock: the chain of the limit's name, and the index. While no limiter of
+//! the process has replaced anything, a decision only sees that.
 //!
 //! ```text
-//! table          of: login, 5 per hour
-//! │ login │ ──>  in force: 2 ───────────────┐
-//! │ api   │      versions: 10 per hour, 20 per hour
-//! │ …     │      next ──> of: login, 100 per hour
+//! chains       of: login, 5 per hour
+//! │   │ ──>    in force: 2 ───────────────┐
+//! │   │        versions: 10 per hour, 20 per hour
+//! │   │        next ──> of: login, 100 per hour
 //! ```
 
 use std::fmt;
+use std::iter::successors;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::Limit;
 use super::lock::lock;
-use super::name_table::NameTable;
 
 /// Whether a limiter of this process has replaced numbers.
 ///
@@ -40,17 +40,21 @@ pub(super) fn any() -> bool {
 }
 
 /// The numbers in force, for all handles of a limiter.
-#[derive(Default)]
 pub(crate) struct Replacements {
     /// By their names.
-    limits: NameTable<ReplacedLimit>,
-    /// The versions that the table keeps. Held while an entry or a version is added, so that both are
+    chains: [Link; CHAINS],
+    /// The versions that are kept. Held while an entry or a version is added, so that both are
     /// added once.
     kept: Mutex<usize>,
     /// How many replacements were made. It is raised after the new numbers are in force, so a layer
     /// that reads a count, and then the numbers, gets those of that count or newer ones.
     count: AtomicUsize,
 }
+
+type Link = OnceLock<Box<ReplacedLimit>>;
+
+/// Few programs replace more limits. As many as six bits of a hash tell apart.
+const CHAINS: usize = 1 << 6;
 
 /// A limit whose numbers were replaced.
 struct ReplacedLimit {
@@ -60,8 +64,7 @@ struct ReplacedLimit {
     /// What it has been replaced by, in chunks that double in size. So an index finds its place in a
     /// few steps, and nothing moves when another version is added.
     versions: [OnceLock<Box<[VersionSlot]>>; CHUNKS],
-    /// Another limit of the same name.
-    next: OnceLock<Box<Self>>,
+    next: Link,
 }
 
 /// A place for a version.
@@ -128,7 +131,7 @@ impl Replacements {
             Some(entry) => entry,
             None if is_own => return Some(of.clone()),
             None if *kept >= MAX_VERSIONS => return None,
-            None => self.entry(of)?,
+            None => self.add(of),
         };
         let before = entry.current().map_or_else(|| of.clone(), |before| Limit::clone(before));
         let index = entry.version(new, &mut kept)?;
@@ -144,23 +147,55 @@ impl Replacements {
     /// Its numbers may be those of another plan, but it is not that plan. So it is found by its place,
     /// which takes a look at each version. Only calls that start again get here.
     fn replaced_by(&self, version: &Limit) -> Option<&ReplacedLimit> {
-        let mut entries = self.limits.get(version.name())?.and_next();
+        let mut entries = entries(self.chain(version));
         entries.find(|entry| entry.all().any(|known| std::ptr::eq(known, version)))
     }
 
     /// The entry of a limit, if there is one.
+    #[inline]
     fn existing(&self, of: &Limit) -> Option<&ReplacedLimit> {
-        self.limits.get(of.name())?.and_next().find(|entry| entry.is_of(of))
+        let mut named = entries(self.chain(of)).filter(|entry| entry.of.is_named_like(of));
+        named.find(|entry| entry.is_of(of))
     }
 
-    /// The entry of a limit, which is added if there is none. The caller holds the lock.
-    fn entry(&self, of: &Limit) -> Option<&ReplacedLimit> {
-        let new = || ReplacedLimit::new(of);
-        let mut entry = self.limits.get_or_add(of.name(), MAX_VERSIONS, new)?;
-        while !entry.is_of(of) {
-            entry = entry.next.get_or_init(|| Box::new(new()));
+    /// Adds the entry of a limit that has none. The caller holds the lock.
+    fn add(&self, of: &Limit) -> &ReplacedLimit {
+        let chain = self.chain(of);
+        let end = entries(chain).last().map_or(chain, |last| &last.next);
+        end.get_or_init(|| Box::new(ReplacedLimit::new(of)))
+    }
+
+    #[inline]
+    fn chain(&self, limit: &Limit) -> &Link {
+        let [first, ..] = &self.chains;
+        // The upper bits depend on all of the name.
+        let place = usize::try_from(limit.name_hash() >> 58).unwrap_or(0);
+        self.chains.get(place).unwrap_or(first)
+    }
+}
+
+#[inline]
+fn entries(chain: &Link) -> impl Iterator<Item = &ReplacedLimit> {
+    successors(chain.get(), |entry| entry.next.get()).map(|entry| &**entry)
+}
+
+impl Default for Replacements {
+    fn default() -> Self {
+        let chains = [const { Link::new() }; CHAINS];
+        Self { chains, kept: Mutex::default(), count: AtomicUsize::new(0) }
+    }
+}
+
+/// One after the other, as plans of one name can be many: an entry that drops the next from its own
+/// destructor would need a frame of the stack for each.
+impl Drop for Replacements {
+    fn drop(&mut self) {
+        for chain in &mut self.chains {
+            let mut next = chain.take();
+            while let Some(mut entry) = next {
+                next = entry.next.take();
+            }
         }
-        Some(entry)
     }
 }
 
@@ -174,14 +209,12 @@ impl ReplacedLimit {
         }
     }
 
-    fn and_next(&self) -> impl Iterator<Item = &Self> {
-        std::iter::successors(Some(self), |entry| entry.next.get().map(|next| &**next))
-    }
-
     /// Whether it is that of this limit, which has its name.
     ///
     /// Limits that count alike and say different things about outages are different here: each goes on
     /// to say what it says.
+    // Not inlined: all numbers would be loaded before the first name is compared.
+    #[inline(never)]
     fn is_of(&self, limit: &Limit) -> bool {
         self.of.counts_like(limit) && self.of.get_on_failure() == limit.get_on_failure()
     }
@@ -235,7 +268,7 @@ fn place(index: usize) -> Option<(usize, usize)> {
 impl fmt::Debug for Replacements {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
-        for entry in self.limits.values().flat_map(ReplacedLimit::and_next) {
+        for entry in self.chains.iter().flat_map(entries) {
             if let Some(current) = entry.current() {
                 map.entry(&entry.of.name(), &format_args!("{}", current.quota()));
             }
@@ -301,13 +334,25 @@ mod tests {
     fn a_limit_whose_numbers_stay_takes_no_place() {
         let (replacements, api) = (Replacements::default(), limit("api", 1));
         assert_eq!(replacements.replace(&api, limit("api", 1)).unwrap(), api);
-        assert_eq!(replacements.limits.values().count(), 0);
+        assert_eq!(replacements.chains.iter().flat_map(entries).count(), 0);
         replacements.replace(&api, limit("api", 2)).unwrap();
         replacements.replace(&limit("other", 1), limit("other", 1)).unwrap();
         *lock(&replacements.kept) = MAX_VERSIONS;
         assert!(replacements.replace(&limit("third", 1), limit("third", 2)).is_none());
         let has_entry = |name| replacements.existing(&limit(name, 1)).is_some();
         assert_eq!(["api", "other", "third"].map(has_entry), [true, false, false]);
+    }
+
+    #[test]
+    fn many_plans_of_one_name_are_dropped_on_a_small_stack() {
+        let fill = || {
+            let replacements = Replacements::default();
+            for rate in 1..3_000 {
+                replacements.replace(&limit("plan", rate), limit("plan", rate + 1)).unwrap();
+            }
+            drop(replacements);
+        };
+        std::thread::Builder::new().stack_size(64 * 1024).spawn(fill).unwrap().join().unwrap();
     }
 
     #[test]
