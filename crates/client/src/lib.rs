@@ -26,7 +26,7 @@
 //! |---|---|
 //! | `Retry-After`, `X-RateLimit-Retry-After` | seconds, also with a fraction (rounded up), `1m30s`, a date of HTTP, an instant; of several lines the longest |
 //! | `retry-after-ms`, `x-ms-retry-after-ms` | milliseconds; they count before `Retry-After` |
-//! | `RateLimit`, `RateLimit-Policy` | IETF drafts 7 to 11 |
+//! | `RateLimit`, `RateLimit-Policy` | IETF drafts 7 to 11; of draft 11 the limits that count requests, and not those of another unit (`qu`), such as `concurrent-requests` |
 //! | `..limit..remaining..`, with `limit` and `reset` in its place | draft 6, Docker Hub, GitHub, Reddit, Mastodon, Twitter, OpenAI, Anthropic, Kong and others: any field whose name has both words |
 //! | `X-RateLimit-Reset-After` | Discord; it counts before the reset |
 //! | `X-RateLimit-Scope`, `X-RateLimit-Global` | Discord: what a refusal is about |

@@ -25,13 +25,26 @@ fn limits(text: &str, policies: &List) -> Option<Vec<LimitReading>> {
         let members = Parser::new(text).parse::<Dictionary>().ok()?;
         return draft_7(&members, policies).map(|limit| vec![limit]);
     };
-    items(&list).map(|item| member(item, policies)).collect()
+    let of_requests = items(&list).filter(|item| counts_requests(item, policies));
+    of_requests.map(|item| member(item, policies)).collect()
+}
+
+/// Whether a limit counts requests, as those do whose policy names no unit. What is left of bytes, or of
+/// requests at the same time, says nothing about when the next request may be sent.
+fn counts_requests(item: &Item, policies: &List) -> bool {
+    let unit = policy_of(item, policies).and_then(|policy| find(&policy.params, "qu"));
+    unit.is_none_or(|unit| matches!(unit, BareItem::String(unit) if unit.as_str() == "requests"))
+}
+
+fn policy_of<'p>(item: &Item, policies: &'p List) -> Option<&'p Item> {
+    let name = name(&item.bare_item)?;
+    items(policies).find(|policy| self::name(&policy.bare_item) == Some(name))
 }
 
 /// A member of draft 11: `"name";r=19;t=114`, with the policy `"name";q=20;w=120`.
 fn member(item: &Item, policies: &List) -> Option<LimitReading> {
     let name = name(&item.bare_item)?;
-    let policy = items(policies).find(|policy| self::name(&policy.bare_item) == Some(name));
+    let policy = policy_of(item, policies);
     let of_policy = |key| policy.and_then(|policy| parameter(&policy.params, key));
     Some(LimitReading {
         name: name.into(),
@@ -81,8 +94,11 @@ fn name(item: &BareItem) -> Option<&str> {
 }
 
 fn parameter(parameters: &Parameters, key: &str) -> Option<u64> {
-    let (_, value) = parameters.iter().find(|(name, _)| name.as_str() == key)?;
-    whole(value)
+    whole(find(parameters, key)?)
+}
+
+fn find<'p>(parameters: &'p Parameters, key: &str) -> Option<&'p BareItem> {
+    parameters.iter().find(|(name, _)| name.as_str() == key).map(|(_, value)| value)
 }
 
 /// An integer. Below zero it is zero.

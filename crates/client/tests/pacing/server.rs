@@ -185,3 +185,28 @@ async fn behind_a_gateway_the_limit_of_its_upstream_is_kept_as_well() {
     }
     assert_eq!(refused.iter().map(|&count| count > 0).collect::<Vec<_>>(), [false, true]);
 }
+
+/// Such a limit shows that nothing is left to the only client that it has, and says no time.
+#[tokio::test(start_paused = true)]
+async fn limits_that_do_not_count_requests_space_none() {
+    const AT_ONCE: Limit = Limit::new("at-once", Quota::in_flight(1));
+    let hello = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
+    let mut client = PacingLayer::new().layer(limiter().layer(&AT_ONCE).layer(hello));
+    let begun = Instant::now();
+    for _ in 0..10 {
+        let request = Request::get("http://them.example/").body(()).unwrap();
+        let response = client.ready().await.unwrap().call(request).await.unwrap();
+        assert_eq!(response.headers()["ratelimit"], "\"at-once\";r=0");
+    }
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    let bytes = service_fn(async |_: Request<()>| {
+        let response = Response::builder()
+            .header("ratelimit-policy", "\"up\";q=9000;w=60;qu=\"content-bytes\", \"api\";q=9;w=9")
+            .header("ratelimit", "\"up\";r=1;t=60, \"api\";r=8;t=8");
+        Ok::<_, Infallible>(response.body(()).unwrap())
+    });
+    let response = bytes.oneshot(Request::new(())).await.unwrap();
+    let reading = tollgate_client::read(response.headers(), response.status());
+    let names: Vec<_> = reading.limits().iter().map(|limit| limit.name()).collect();
+    assert_eq!(names, ["api"]);
+}
