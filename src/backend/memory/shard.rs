@@ -166,7 +166,10 @@ impl Shard {
         }
         // The queue knows blocked buckets by their state, which changes now.
         let was_blocked = self.evictions.forget_block(slot);
-        if self.quotas.get(quota) == Some(bucket) {
+        // What was found by the numbers of another quota of the limit does not say where its windows
+        // begin, and is written back so.
+        let is_own = |own: &Bucket| own == bucket || own.seen_by(bucket) == *bucket;
+        if self.quotas.get(quota).is_some_and(is_own) {
             slot.update(quota, state);
             if was_blocked {
                 self.note(print.tag(), now);
