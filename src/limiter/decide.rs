@@ -383,7 +383,7 @@ impl RateLimiter {
                 Box::new(LineSlot::new(store, ticket, grants, now, wait))
             }
             _ if self.has_lines() => return None,
-            _ => Box::new(HeldSlot::new(&self.state.queues, grants, now + wait, now)),
+            _ => HeldSlot::hold(&self.state.queues, grants, now),
         };
         Some(slot)
     }

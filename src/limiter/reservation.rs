@@ -135,9 +135,7 @@ impl Reservation {
         };
         let mut others = grants.iter().filter(|grant| !grant.is_in_flight()).peekable();
         let has_slot = !refunds_all && others.peek().is_some();
-        let slot = has_slot.then(|| -> Box<dyn ReservedSlot> {
-            Box::new(HeldSlot::new(&limiter.state.queues, others, *at, *at))
-        });
+        let slot = has_slot.then(|| HeldSlot::hold(&limiter.state.queues, others, *at));
         let (waits, jitter, stay) = (false, Duration::ZERO, None);
         Self(Box::new(ReservationInner { grants, refund, slot, waits, jitter, stay }))
     }

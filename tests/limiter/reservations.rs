@@ -313,13 +313,14 @@ async fn a_slot_that_is_spent_gives_back_what_it_has_in_flight() {
         if is_awaited {
             assert!(poll(&mut turn).is_none());
         }
+        let _later = other.limit(&SPACED).reserve().await.unwrap().keep();
         let _runs = other.limit(&TWO).await.unwrap().in_flight();
-        assert_eq!(left(&other), ["-1", "0"]);
+        assert_eq!(left(&other), ["-2", "0"]);
         drop(turn);
         settled().await;
         settled().await;
-        assert_eq!(left(&other), ["-1", "1"], "awaited: {is_awaited}");
-        advance(SECOND).await;
+        assert_eq!(left(&other), ["-2", "1"], "awaited: {is_awaited}");
+        advance(2 * SECOND).await;
     }
 }
 

@@ -886,6 +886,50 @@ async fn on_a_shared_store_requests_stay_for_those_of_their_own_process() {
     }
 }
 
+/// They waited until one request gave back tokens of both limits, which none does: while requests
+/// waited, nearly nothing ran.
+#[tokio::test(start_paused = true)]
+async fn on_a_shared_store_requests_in_flight_end_for_those_with_a_rate_too() {
+    static SPACED: Limit = Limit::new("spaced", Quota::token_bucket(2, SECOND).max_reserved(10));
+    for (limit, run_at_once) in [(&CALLS, 1), (&SPACED, 0)] {
+        let limiter = Shared::new().limiter();
+        let layer = limiter.layer(&LEASED).and(limit).queue(Queue::new(MINUTE).stay());
+        let service = layer.layer(Handler::default());
+        let [first, second] = [start(&service), start(&service)];
+        let (leaves, waits) = (queued(&service).await, queued(&service).await);
+        leaves.abort();
+        first.ends_by(End::BodyRead);
+        settled().await;
+        // The rate has a token in half a second.
+        assert_eq!(started(&service), run_at_once, "{limit:?}");
+        tokio::time::sleep(ms(501)).await;
+        let answer = service.get_ref().started.lock().unwrap().pop().unwrap();
+        answer.send(Some(Ok(Response::new(Stream::of(0))))).unwrap();
+        assert_eq!(waits.await.unwrap(), StatusCode::OK);
+        second.ends_by(End::BodyRead);
+        settled().await;
+        assert_eq!(left(&limiter, &LEASED), 2, "{limit:?}");
+    }
+}
+
+/// A request that waits for a rate has a place among those in flight, which went to no waiter.
+#[tokio::test(start_paused = true)]
+async fn on_a_shared_store_a_place_in_flight_that_is_given_up_goes_to_the_next() {
+    static ONCE: Limit = Limit::new("once", Quota::token_bucket(1, MINUTE).max_reserved(10));
+    let limiter = Shared::new().limiter();
+    let _paid = at_once(limiter.limit(&ONCE)).unwrap();
+    let queue = || Queue::new(2 * MINUTE).stay();
+    let service = limiter.layer(&LEASED).queue(queue()).layer(Handler::default());
+    let spaced = limiter.layer(&LEASED).and(&ONCE).queue(queue()).layer(Handler::default());
+    let _running = start(&service);
+    let (leaves, waits) = (queued(&spaced).await, queued(&service).await);
+    assert_eq!(started(&service), 0);
+    leaves.abort();
+    settled().await;
+    assert_eq!(started(&service), 1);
+    drop(waits);
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_in_line_leave_at_a_drain_and_when_their_clients_do() {
     let limiter = paused();

@@ -129,13 +129,13 @@ impl SharedQueue {
 
     /// Returns what this slot has in flight: no work runs by it, and no instant depends on it.
     ///
-    /// To the store alone: it may be a debt, and no waiter may run by that.
+    /// To the store alone if it was a debt: no waiter may run by that.
     pub(super) fn end_in_flight(&self, slot: &TimeSlot) {
         let parts = self.buckets.iter().zip(&slot.taken);
         let ended = parts.filter(|(part, taken)| {
             part.is_in_flight() && !self.resets.has_forgiven(part.id(), taken.mark())
         });
-        let refunds: SmallVec<[Adjustment<'_>; 2]> = ended
+        let mut refunds: SmallVec<[Adjustment<'_>; 2]> = ended
             .map(|(part, taken)| {
                 let (units, left) = (taken.units(), taken.state());
                 let refund = Adjustment::refund_since(part.id(), part.bucket(), units, left);
@@ -143,7 +143,11 @@ impl SharedQueue {
             })
             .collect();
         if let Some(registry) = self.registry.upgrade().filter(|_| !refunds.is_empty()) {
-            drop(DetachOnDrop::new(registry.give_to_store(&refunds)));
+            let was_there = slot.taken.iter().all(|taken| taken.state().value >= 0);
+            drop(DetachOnDrop::new(match was_there {
+                true => registry.give_back(&mut refunds),
+                false => registry.give_to_store(&refunds),
+            }));
         }
     }
 }

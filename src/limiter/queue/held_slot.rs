@@ -37,14 +37,27 @@ enum HeldState {
 }
 
 impl HeldSlot {
-    /// Holds the slot of these grants. The store reserved it at `now`, for work that runs at `at`.
-    pub(crate) fn new<'g>(
+    /// Holds the slot of these grants, of which the store reserved all at `now`.
+    ///
+    /// What counts requests in flight has a slot of its own: it comes back when a request ends, and
+    /// that request gives back nothing of a rate.
+    pub(crate) fn hold<'g>(
         registry: &Arc<QueueRegistry>,
         grants: impl Iterator<Item = &'g Grant>,
-        at: Timestamp,
         now: Timestamp,
-    ) -> Self {
-        let (buckets, taken) = sort_taken(paid_buckets(grants).collect());
+    ) -> Box<dyn ReservedSlot> {
+        let (in_flight, rates): (Vec<_>, Vec<_>) = grants.partition(|grant| grant.is_in_flight());
+        let hold = |grants| Box::new(Self::new(registry, grants, now));
+        match (rates.is_empty(), in_flight.is_empty()) {
+            (false, false) => Box::new([hold(rates), hold(in_flight)]),
+            (is_in_flight, _) => hold(if is_in_flight { in_flight } else { rates }),
+        }
+    }
+
+    fn new(registry: &Arc<QueueRegistry>, grants: Vec<&Grant>, now: Timestamp) -> Self {
+        let wait = grants.iter().map(|grant| grant.wait()).max();
+        let at = now + wait.unwrap_or_default();
+        let (buckets, taken) = sort_taken(paid_buckets(grants.into_iter()).collect());
         let made = registry.event(now);
         let after = buckets.iter().zip(&taken);
         let after = after.map(|(part, taken)| (part.bucket(), taken.state()));
@@ -104,5 +117,35 @@ impl Drop for HeldSlot {
             HeldState::Used => return,
         }
         self.queue.undo_free_slots();
+    }
+}
+
+/// A reservation with two slots, each in a queue of its own. Its work runs once both have their turn.
+impl ReservedSlot for [Box<HeldSlot>; 2] {
+    fn at(&self) -> Timestamp {
+        let [first, second] = self;
+        first.at().max(second.at())
+    }
+
+    fn keep(self: Box<Self>, grants: &mut dyn Iterator<Item = &mut Grant>) {
+        let [first, second] = *self;
+        first.keep(grants);
+        second.keep(grants);
+    }
+
+    fn enter(&mut self, is_drainable: bool) -> Instant {
+        let [first, second] = self;
+        first.enter(is_drainable).max(second.enter(is_drainable))
+    }
+
+    fn poll(&mut self, cx: &Context<'_>) -> Result<Option<Instant>, QueueStep> {
+        let [first, second] = self;
+        let until = [first.poll(cx)?, second.poll(cx)?];
+        Ok(until.into_iter().flatten().min())
+    }
+
+    fn use_up(self: Box<Self>) -> Timestamp {
+        let [first, second] = *self;
+        first.use_up().max(second.use_up())
     }
 }

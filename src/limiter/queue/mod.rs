@@ -32,7 +32,8 @@
 //!    granted ---- use_up() ---> used: the work runs
 //! ```
 //!
-//! All of these are one type, [`HeldSlot`]. What a drop does depends on the state:
+//! All of these are one type, [`HeldSlot`]. A reservation of a rate and of requests in flight has one
+//! for each, and its work runs once both are granted. What a drop does depends on the state:
 //!
 //! | state | what dropping the waiter does |
 //! |---|---|
