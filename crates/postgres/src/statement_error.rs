@@ -81,9 +81,12 @@ impl StatementError {
             // No such schema, function or table.
             "3F000" | "42883" | "42P01" => Self::Failed(misconfigured(said, NO_SCHEMA)),
             // Objects of others: no such column, or others of these names.
-            "42703" | "42710" | "42804" | "42809" | "42P07" | "42P13" => {
+            // Constraints of others, or none of ours.
+            "42703" | "42710" | "42809" | "42P07" | "42P10" | "42P13" | "23502" | "23505" => {
                 Self::Failed(misconfigured(said, FOREIGN_SCHEMA))
             }
+            // A column of another type. The functions of a connection keep the type that they have seen.
+            "42804" => Self::Lost(misconfigured(said, FOREIGN_SCHEMA)),
             // Numbers that no bucket has: out of range, a division by zero, a check.
             "22003" | "22012" | "23514" => Self::Row(misconfigured(said, FOREIGN_NUMBERS)),
             // No right to it, or a row that a policy refuses.
@@ -92,7 +95,8 @@ impl StatementError {
             // No such prepared statement, or one of this name already.
             "26000" | "42P05" => Self::Lost(misconfigured(said, POOLER)),
             class if is_outage(class) => Self::Lost(BackendError::unavailable(STORE, error)),
-            _ => Self::Failed(BackendError::misconfigured(STORE, error)),
+            // The message alone: the details of an error may quote a row, and with it a key.
+            _ => Self::Failed(BackendError::misconfigured(STORE, format!("{said} ({code})"))),
         }
     }
 

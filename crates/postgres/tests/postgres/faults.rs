@@ -1,4 +1,8 @@
-//! A server that is not there yet, one whose clock jumps, and one whose disk is full.
+//! A server that is not there yet, one whose clock jumps, one whose disk is full, and a table that others
+//! have changed.
+
+use std::error::Error as _;
+use std::num::NonZeroUsize;
 
 use futures_util::future::join_all;
 use tokio_postgres::{Client, NoTls};
@@ -102,6 +106,47 @@ async fn a_disk_that_is_full_fails_what_must_be_stored_and_admits_nothing_else()
     server.limit_files(None);
     let permit = limiter.limit(&DAILY).key(format!("new {stored}")).await.unwrap();
     assert_eq!(permit.remaining(), 1);
+}
+
+/// The functions of a connection kept the type of a column that they had seen for a moment, and failed
+/// for good. An error of a constraint quoted the row, and with it the key.
+#[tokio::test]
+async fn a_table_that_others_have_changed_is_used_again_once_it_is_mended() {
+    let server = Server::shared();
+    let schema = server.unused_name();
+    let store = at(server).schema(&schema).connections(NonZeroUsize::MIN).connect().await.unwrap();
+    let limiter = RateLimiter::new(store);
+    let run = |change: &str| server.query(&format!("SET search_path = {schema}; {change}"));
+    for (breaks, mends, said) in [
+        (
+            "ALTER TABLE buckets ALTER COLUMN value TYPE integer USING 1000",
+            "ALTER TABLE buckets ALTER COLUMN value TYPE bigint",
+            "type of parameter",
+        ),
+        (
+            "TRUNCATE buckets; ALTER TABLE buckets ADD COLUMN note text NOT NULL",
+            "ALTER TABLE buckets DROP COLUMN note",
+            "null value in column \"note\"",
+        ),
+    ] {
+        for _ in 0..8 {
+            limiter.limit(&COUNTED).key("alice").await.unwrap();
+        }
+        run(breaks);
+        let mut told = Vec::new();
+        for key in ["alice", "alice", "bob", "carol", "alice"] {
+            let answer = limiter.limit(&COUNTED).key(key).await;
+            told.extend(answer.err().map(|error| error.source().unwrap().to_string()));
+        }
+        let told = told.into_iter().find(|told| told.contains(said)).expect(breaks);
+        assert!(told.contains("objects of another program"), "{told}");
+        assert!(!told.contains("DETAIL"), "{told}");
+        run(mends);
+        wait_until("the table is used", async || {
+            limiter.limit(&COUNTED).key("alice").await.is_ok()
+        })
+        .await;
+    }
 }
 
 /// A primary that comes back as a standby, in a pool that does not look for the primary. It cannot
