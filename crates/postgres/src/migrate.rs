@@ -106,15 +106,16 @@ async fn install_locked(
     client.batch_execute("COMMIT").await
 }
 
-/// Whether this version is there. Others may be as well.
+/// Whether this version is there, with its table. Others may be as well.
 pub(super) async fn is_installed(client: &Client, schema: &SchemaName) -> Result<bool, Error> {
-    let there = format!("SELECT 1 WHERE pg_catalog.to_regclass('{schema}.versions') IS NOT NULL");
-    if !has_row(client, &there).await? {
+    let there =
+        |table| format!("SELECT 1 WHERE pg_catalog.to_regclass('{schema}.{table}') IS NOT NULL");
+    if !has_row(client, &there("versions")).await? {
         return Ok(false);
     }
     let version =
         format!("SELECT 1 FROM {schema}.versions WHERE version OPERATOR(pg_catalog.=) {VERSION}");
-    has_row(client, &version).await
+    Ok(has_row(client, &version).await? && has_row(client, &there("buckets")).await?)
 }
 
 /// Whether a query has a row. Simple queries need no prepared statements, which some proxies lack.

@@ -149,6 +149,23 @@ async fn a_table_that_others_have_changed_is_used_again_once_it_is_mended() {
     }
 }
 
+/// The error said to connect once, which did nothing.
+#[tokio::test]
+async fn a_table_that_was_dropped_is_made_by_the_next_node_that_connects() {
+    let server = Server::shared();
+    let schema = server.unused_name();
+    let connect = async || RateLimiter::new(at(server).schema(&schema).connect().await.unwrap());
+    let old = connect().await;
+    old.limit(&COUNTED).await.unwrap();
+    server.query(&format!("DROP TABLE {schema}.buckets CASCADE"));
+    let told = old.limit(&COUNTED).await.unwrap_err().source().unwrap().to_string();
+    assert!(told.contains("connect once as a role that may make it"), "{told}");
+    let new = connect().await;
+    for limiter in [&new, &old, &new] {
+        limiter.limit(&COUNTED).await.unwrap();
+    }
+}
+
 /// A primary that comes back as a standby, in a pool that does not look for the primary. It cannot
 /// read an unlogged table.
 #[tokio::test]
