@@ -1,10 +1,14 @@
 //! The bodies of requests, and what keeps those of other sites out.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::time::Duration;
 
 use axum::body::Body;
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, StatusCode};
+use serde::Deserializer;
+use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::error::AdminError;
@@ -58,10 +62,40 @@ pub(super) async fn fields(
         }
         AdminError::bad_request("the body ended too early (send it again)")
     })?;
-    match serde_json::from_slice(&body.to_bytes()) {
-        Ok(Value::Object(fields)) => Ok(fields),
+    let text = body.to_bytes();
+    match serde_json::from_slice(&text) {
+        Ok(Value::Object(fields)) => {
+            // The map has the last of several fields of one name.
+            match serde_json::Deserializer::from_slice(&text).deserialize_map(EachOnce) {
+                Ok(()) => Ok(fields),
+                Err(error) => Err(AdminError::bad_request(format!("the body has {error}"))),
+            }
+        }
         Ok(_) => Err(unprocessable("the body is not an object")),
         Err(error) => Err(AdminError::bad_request(format!("the body is not JSON: {error}"))),
+    }
+}
+
+/// Reads an object, and fails if a field is there twice.
+struct EachOnce;
+
+impl<'de> Visitor<'de> for EachOnce {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut seen = HashSet::new();
+        while let Some((name, IgnoredAny)) = map.next_entry::<String, _>()? {
+            if seen.contains(&name) {
+                let name = excerpt(&name);
+                return Err(A::Error::custom(format!("`{name}` twice (give it once)")));
+            }
+            seen.insert(name);
+        }
+        Ok(())
     }
 }
 

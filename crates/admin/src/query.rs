@@ -1,5 +1,7 @@
 //! The parameters of a query.
 
+use std::borrow::Cow;
+
 use super::error::AdminError;
 use tollgate::backend::{Debtor, DebtorQuery};
 use tollgate::kit::excerpt;
@@ -20,7 +22,8 @@ pub(super) struct ListQuery {
 impl ListQuery {
     pub(super) fn parse(query: Option<&str>) -> Result<Self, AdminError> {
         let mut parsed = Self { kind: None, max: DebtorQuery::MAX, after: None };
-        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        for parameter in parameters(query) {
+            let (name, value) = parameter?;
             match &*name {
                 "state" => parsed.kind = Some(kind(&value)?),
                 "max" => {
@@ -75,7 +78,8 @@ fn kind(name: &str) -> Result<&'static str, AdminError> {
 /// The cost that a look is about; 1 if none is given.
 pub(super) fn cost(query: Option<&str>) -> Result<u64, AdminError> {
     let mut cost = 1;
-    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+    for parameter in parameters(query) {
+        let (name, value) = parameter?;
         match &*name {
             "cost" => {
                 let wrong = || {
@@ -98,6 +102,21 @@ pub(super) fn none(query: Option<&str>) -> Result<(), AdminError> {
         None => Ok(()),
         Some((name, _)) => Err(unknown(&name, "none")),
     }
+}
+
+/// The parameters, each of which may be there once. The caller knows a few names and stops at any other.
+fn parameters(
+    query: Option<&str>,
+) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow<'_, str>), AdminError>> {
+    let mut seen = Vec::new();
+    form_urlencoded::parse(query.unwrap_or_default().as_bytes()).map(move |(name, value)| {
+        if seen.contains(&name) {
+            let name = excerpt(&name);
+            return Err(AdminError::bad_request(format!("`{name}` is there twice (give it once)")));
+        }
+        seen.push(name.clone());
+        Ok((name, value))
+    })
 }
 
 fn unknown(name: &str, there: &str) -> AdminError {

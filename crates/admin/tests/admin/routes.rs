@@ -345,6 +345,9 @@ async fn what_is_malformed_is_answered_with_the_way_out() {
         ("/login?order=up", "(there are `state`, `max` and `after`)"),
         ("/login?after=x", "`x` is not a cursor of this list"),
         ("?page=2", "`page` is not a parameter of this path"),
+        // The last one counted in silence.
+        ("/login?max=5&state=debt&max=6", "`max` is there twice (give it once)"),
+        ("/login/alice?cost=1&cost=1", "`cost` is there twice (give it once)"),
     ] {
         let found = detail(&get(&app, path).await, 400);
         assert!(found.contains(told), "{path}: {found}");
@@ -355,6 +358,18 @@ async fn what_is_malformed_is_answered_with_the_way_out() {
         ("penalize", "[5]", 422, "the body is not an object"),
         ("penalize", "{}", 422, "the body has 0 fields (write `{\"tokens\": 5}`)"),
         ("penalize", r#"{"tokens": 5, "seconds": 5}"#, 422, "the body has 2 fields"),
+        (
+            "penalize",
+            r#"{"tokens": 1, "tokens": 500}"#,
+            400,
+            "the body has `tokens` twice (give it",
+        ),
+        (
+            "block",
+            r#"{"time": "1 hour", "time": "1 s"}"#,
+            400,
+            "the body has `time` twice (give it",
+        ),
         ("penalize", r#"{"seconds": 5}"#, 422, "`seconds` is not a field here"),
         ("penalize", r#"{"tokens": 0}"#, 422, "tokens `0` is not a whole number from 1 to"),
         ("penalize", r#"{"tokens": -5}"#, 422, "tokens `-5` is not a whole number"),
