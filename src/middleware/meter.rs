@@ -337,16 +337,17 @@ impl ActualCost {
     }
 }
 
-/// A cost whose request has no layer that settles changes nothing.
+/// A cost that comes to no layer that settles changes nothing.
 #[cold]
 fn log_unsettled() {
     #[cfg(feature = "tracing")]
     {
         static IS_LOGGED: AtomicBool = AtomicBool::new(false);
         if !IS_LOGGED.swap(true, Ordering::Relaxed) {
-            let warning = "no layer settles by the `ActualCost` of a response, so its request keeps the cost \
-                           that it has paid (call `.settle()` on the layer; if the handler was called \
-                           without its layer, as in a test, nothing is wrong)";
+            let warning = "no layer has settled by an `ActualCost`, so its request keeps the cost that it has \
+                           paid (call `.settle()` on the layer; a layer inside of it that replaces the \
+                           response has to keep its extensions; if the client has disconnected, or the \
+                           handler was called without its layer, as in a test, nothing is wrong)";
             tracing::warn!(warning, "possible misconfiguration (logged once)");
         }
     }
