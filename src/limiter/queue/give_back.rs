@@ -153,9 +153,15 @@ impl SharedQueue {
 }
 
 /// The position of the adjustment that returns units to this bucket.
+///
+/// Work in flight may have been admitted by other numbers. It makes place all the same, and nothing
+/// else does.
 fn adjustment_index(part: &QueueBucket, adjustments: &[Adjustment<'_>]) -> Option<usize> {
+    let counts_like = |other: &Bucket| {
+        part.bucket() == other || (part.is_in_flight() && part.bucket().token() == other.token())
+    };
     adjustments.iter().position(|one| {
-        one.id() == part.id() && one.bucket() == part.bucket() && one.change().returns_at_most() > 0
+        one.id() == part.id() && counts_like(one.bucket()) && one.change().returns_at_most() > 0
     })
 }
 
