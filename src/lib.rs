@@ -142,6 +142,6 @@ pub use self::limiter::{
 };
 #[cfg(feature = "middleware")]
 pub use self::middleware::{OnRefusal, RateLimit, RateLimitLayer, Rule};
-pub use self::quota::{DAY, HOUR, MINUTE, Quota, SECOND, WEEK, days};
+pub use self::quota::{DAY, HOUR, MINUTE, Quota, SECOND, WEEK, days, hours, minutes};
 #[cfg(feature = "axum")]
 pub use self::routes::RateLimitExt;

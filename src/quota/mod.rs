@@ -74,17 +74,31 @@ pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// One week of 7 days.
 pub const WEEK: Duration = days(7);
 
-/// This many days of 24 hours, also in a `const`, where `30 * DAY` does not compile.
+/// This many minutes, also in a `const`, where `15 * MINUTE` does not compile.
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::{Quota, WEEK, days};
+/// use tollgate::{MINUTE, Quota, days, hours, minutes};
 ///
+/// const LOGIN: Quota = Quota::token_bucket(5, minutes(15));
 /// const PLAN: Quota = Quota::token_bucket(5_000, days(30));
+/// assert_eq!(LOGIN.to_string(), "5 per 15 minutes");
 /// assert_eq!(PLAN.to_string(), "5000 per 30 days");
-/// assert_eq!(days(7), WEEK);
+/// assert_eq!(hours(12), 720 * MINUTE);
 /// ```
+#[must_use]
+pub const fn minutes(minutes: u32) -> Duration {
+    MINUTE.saturating_mul(minutes)
+}
+
+/// This many hours: see [`minutes`].
+#[must_use]
+pub const fn hours(hours: u32) -> Duration {
+    HOUR.saturating_mul(hours)
+}
+
+/// This many days of 24 hours: see [`minutes`].
 #[must_use]
 pub const fn days(days: u32) -> Duration {
     DAY.saturating_mul(days)
