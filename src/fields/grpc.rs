@@ -5,18 +5,20 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, TE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 
 use super::{NO_STORE, number};
 
-/// Whether a request is gRPC over HTTP/2: a POST with the content type `application/grpc`, with or
-/// without a codec (`+proto`). `application/grpc-web` is another protocol.
+/// Whether a request is gRPC: a POST over HTTP/2 with the content type `application/grpc`, with or
+/// without a codec (`+proto`). `application/grpc-web` is another protocol, whose layer in tonic makes
+/// such a request of it, over any version, with `te: trailers`.
 ///
 /// Any client can send this content type, and refusals in gRPC have status 200. With another method
 /// than POST, a cache could store such a refusal as the content of the resource.
 pub(crate) fn is_grpc(method: &Method, version: Version, headers: &HeaderMap) -> bool {
-    if (method, version) != (&Method::POST, Version::HTTP_2) {
+    let has_trailers = || headers.get(TE).is_some_and(|te| te == "trailers");
+    if method != Method::POST || !(version == Version::HTTP_2 || has_trailers()) {
         return false;
     }
     let Some(content_type) = headers.get(CONTENT_TYPE) else { return false };
@@ -175,6 +177,8 @@ mod tests {
             assert_eq!(is_grpc(post, second, &headers), wanted, "{content_type:?}");
             assert!(!is_grpc(&Method::GET, second, &headers), "{content_type:?}");
             assert!(!is_grpc(post, Version::HTTP_11, &headers), "{content_type:?}");
+            headers.insert(TE, HeaderValue::from_static("trailers"));
+            assert_eq!(is_grpc(post, Version::HTTP_11, &headers), wanted, "{content_type:?}");
             assert!(!is_grpc(post, second, &HeaderMap::new()));
         }
     }

@@ -90,6 +90,14 @@ impl<B> ResponseBody<B> {
     }
 }
 
+/// That of an inner service that answers with an empty body, as layers that answer by themselves need
+/// it: those of tower-http for CORS and timeouts, say.
+impl<B: Default> Default for ResponseBody<B> {
+    fn default() -> Self {
+        Self::inner(B::default(), None)
+    }
+}
+
 impl<B> Body for ResponseBody<B>
 where
     B: Body,

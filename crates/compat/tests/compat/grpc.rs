@@ -47,6 +47,24 @@ fn metadata<'a>(status: &'a Status, name: &str) -> Option<&'a str> {
     status.metadata().get(name).map(|value| value.to_str().unwrap())
 }
 
+/// Its layer makes gRPC of the requests of browsers, over HTTP/1.1 as well.
+#[tokio::test]
+async fn a_refusal_inside_of_the_layer_for_grpc_web_is_one_of_grpc() {
+    let limit = limiter(&ManualClock::new(START)).layer(&API);
+    let inner = limit.layer(service_fn(async |_: Request<tonic::body::Body>| {
+        Ok::<_, Infallible>(Response::new(tonic::body::Body::empty()))
+    }));
+    let service = tonic_web::GrpcWebLayer::new().layer(inner);
+    for refused in [None, None, Some("8")] {
+        let request = Request::post("/a.B/C").header("content-type", "application/grpc-web+proto");
+        let response = service.clone().oneshot(request.body(tonic::body::Body::empty()).unwrap());
+        let response = response.await.unwrap();
+        assert_eq!(response.status(), 200);
+        let status = response.headers().get("grpc-status").map(|status| status.to_str().unwrap());
+        assert_eq!(status, refused);
+    }
+}
+
 #[tokio::test]
 async fn a_refusal_is_resource_exhausted_with_the_time_to_come_back() {
     let clock = ManualClock::new(START);

@@ -4,6 +4,7 @@ mod cookies;
 mod examples;
 mod grpc;
 mod sessions;
+mod tower_http;
 
 // In the folder in which `tests/layers` compares them with their guide.
 #[path = "../guides/recipes/grpc_client.rs"]
