@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::Extensions;
+use http::Request;
 
 use super::ledger::{ExtraCharge, RequestLedger};
 use crate::clock::Timestamp;
@@ -52,7 +52,9 @@ pub struct Admission {
 impl Admission {
     /// Adds it to the extensions of a request, together with the ledgers of outer layers, if the layer
     /// of this ledger exposes; and a meter, if the layer settles.
-    pub(super) fn expose(ledger: &Arc<RequestLedger>, extensions: &mut Extensions) {
+    pub(super) fn expose<B>(ledger: &Arc<RequestLedger>, request: &mut Request<B>) {
+        ledger.note_method(request.method());
+        let extensions = request.extensions_mut();
         if ledger.plan.settings.exposes {
             let outer = extensions.get::<Self>().map_or(&[][..], |outer| &outer.ledgers);
             let ledgers = outer.iter().chain([ledger]).map(Arc::clone).collect();

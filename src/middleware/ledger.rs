@@ -5,7 +5,7 @@ use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use http::{Extensions, Response, StatusCode};
+use http::{Extensions, Method, Response, StatusCode};
 use smallvec::SmallVec;
 
 use super::meter::{ActualCost, Meter};
@@ -35,6 +35,8 @@ struct Entries {
     meter: Option<Meter>,
     /// Whether something counts the request while it is in flight, or may once its store answers.
     is_counted: bool,
+    /// Whether a response of success opens a connection: the method is CONNECT.
+    connects: bool,
     /// Whether the service has responded, or has failed.
     is_over: bool,
     /// How the request has ended, once it is no longer in flight.
@@ -171,6 +173,13 @@ impl RequestLedger {
         enforced().any(|entry| entry.has_changed).then(|| self.plan.fields_of(members))
     }
 
+    /// WebSockets over HTTP/2 are opened by CONNECT (RFC 8441).
+    pub(super) fn note_method(&self, method: &Method) {
+        if method == Method::CONNECT {
+            self.entries().connects = true;
+        }
+    }
+
     /// Adds a meter to the extensions of the request, if the layer settles.
     pub(super) fn open_meter(&self, extensions: &mut Extensions) {
         if self.plan.settings.settles {
@@ -215,7 +224,8 @@ impl RequestLedger {
         // meanwhile.
         let rules: SmallVec<[usize; 4]> =
             self.entries().charges.iter().map(|entry| entry.rule).collect();
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let (status, connects) = (response.status(), self.entries().connects);
+        if status == StatusCode::SWITCHING_PROTOCOLS || (connects && status.is_success()) {
             let Entries { charges, .. } = &*self.entries();
             let in_flight = charges.iter().filter(|entry| entry.grant.is_in_flight());
             in_flight.for_each(|one| self.plan.limiter.state.uses.note_upgrade(one.grant.limit()));

@@ -69,7 +69,7 @@ impl OnResponse {
     #[inline]
     pub(super) fn expose<B>(&self, request: &mut Request<B>) {
         if let Some(ledger) = self.ledger() {
-            Admission::expose(ledger, request.extensions_mut());
+            Admission::expose(ledger, request);
         }
     }
 

@@ -153,7 +153,7 @@ impl QueuedRequest {
             ledger.outlive_resets(&*slot);
             // Before the call, so that the handler finds its `Admission` and its meter in the
             // request.
-            Admission::expose(ledger, request.extensions_mut());
+            Admission::expose(ledger, &mut request);
         }
         let waited = since.elapsed();
         let running = ledger.map(RunningLedger);

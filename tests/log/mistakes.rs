@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{any, get};
 use http::StatusCode;
 use tollgate::backend::{Adjustment, Answer, Applied, Backend, BucketId, Charge, Memory};
 use tollgate::clock::ManualClock;
@@ -382,17 +382,24 @@ fn a_limit_in_flight_that_lacks_no_token_is_not_told() {
 #[test]
 fn a_connection_that_a_layer_counts_no_longer_is_told_once() {
     static SOCKETS: Limit = Limit::new("sockets", Quota::in_flight(2));
-    let lines = told(async || {
-        let layer = fixed().layer(&SOCKETS).key(global());
-        let upgrade = get(async || StatusCode::SWITCHING_PROTOCOLS).rate_limit(layer);
-        let app = Router::new().route("/", upgrade);
-        for _ in 0..3 {
-            let request = http::Request::get("/").body(axum::body::Body::empty()).unwrap();
-            let response = app.clone().oneshot(request).await.unwrap();
-            assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
-        }
-    });
-    assert_one(&lines, &["WARN", "limit=\"sockets\"", "a WebSocket", "into_owned().in_flight()"]);
+    // Over HTTP/1.1 and over HTTP/2.
+    let ways = [
+        (http::Method::GET, StatusCode::SWITCHING_PROTOCOLS),
+        (http::Method::CONNECT, StatusCode::OK),
+    ];
+    for (method, status) in ways {
+        let lines = told(async || {
+            let layer = fixed().layer(&SOCKETS).key(global());
+            let app = Router::new().route("/", any(async move || status).rate_limit(layer));
+            for _ in 0..3 {
+                let request = http::Request::builder().method(method.clone()).uri("/");
+                let request = request.body(axum::body::Body::empty()).unwrap();
+                assert_eq!(app.clone().oneshot(request).await.unwrap().status(), status);
+            }
+        });
+        let wanted = ["WARN", "limit=\"sockets\"", "a WebSocket", "into_owned().in_flight()"];
+        assert_one(&lines, &wanted);
+    }
 }
 
 // A key that takes the place of another.

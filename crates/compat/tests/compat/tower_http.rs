@@ -28,7 +28,8 @@ async fn a_limit_stands_inside_of_layers_that_answer_by_themselves() {
         .layer(limit)
         .service(app);
     let ask = |method| {
-        let request = Request::builder().method(method).uri("/").header("origin", "https://a.example");
+        let request =
+            Request::builder().method(method).uri("/").header("origin", "https://a.example");
         request.header("access-control-request-method", "GET").body(Body::empty()).unwrap()
     };
     for (method, status) in [
