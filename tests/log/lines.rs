@@ -682,6 +682,34 @@ fn one_address_for_all_is_not_logged_before_it_is_certain() {
     assert_eq!(watched(key(), 3_000, health).len(), 1);
 }
 
+/// Proxies that stand in other networks than the trusted ones: a load balancer has several addresses.
+#[test]
+fn proxies_that_are_not_trusted_are_told_however_many_they_are() {
+    let by = |proxies: [[u8; 4]; 2]| {
+        move |n: u32| {
+            let mut request = from(IpAddr::from(proxies[usize::from(n % 2 == 1)]));
+            let client = format!("198.51.100.{}", n % 250).parse().unwrap();
+            request.headers_mut().insert("x-forwarded-for", client);
+            request
+        }
+    };
+    let (private, public) = ([[10, 0, 1, 7], [10, 0, 2, 9]], [[203, 0, 113, 7], [203, 0, 113, 9]]);
+    let elsewhere = || ClientIp::x_forwarded_for(["172.31.0.0/16"]);
+    for (key, proxies, requests, wanted) in [
+        (elsewhere(), private, 1, "comes from 10.0.1.7, which is not among the trusted proxies"),
+        (elsewhere(), public, 1_000, "none came from a trusted proxy"),
+        (ClientIp::x_forwarded_for(0), public, 1, "no proxy is trusted"),
+        (ClientIp::x_forwarded_for(Vec::<String>::new()), private, 1, "no proxy is trusted"),
+    ] {
+        let lines = watched(key.clone(), requests, by(proxies));
+        assert!(lines.len() == 1 && lines[0].contains(wanted), "{lines:#?}");
+        assert_eq!(watched(key.clone(), 3_000, by(proxies)).len(), 1);
+        assert!(watched(key, requests - 1, by(proxies)).is_empty());
+    }
+    let right = || ClientIp::x_forwarded_for(vec!["10.0.0.0/16".to_owned()]);
+    assert!(watched(right(), 3_000, by(private)).is_empty());
+}
+
 /// A third of these pairs said nothing in 1,100 requests: one address was the key of all clients.
 #[test]
 fn each_wrong_setting_that_makes_one_client_of_all_tells_itself() {

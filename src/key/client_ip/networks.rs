@@ -81,6 +81,10 @@ impl Networks {
         v4.chain(v6).flatten().collect()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.v4.is_empty() && self.v6.is_empty()
+    }
+
     /// Whether each IPv4 address, or each IPv6 address, is in it.
     pub(super) fn has_all_of_a_family(&self) -> bool {
         // They are aggregated, so one network has them all.
@@ -116,6 +120,14 @@ impl<T: AsRef<str>, const N: usize> TryFrom<[T; N]> for Networks {
     type Error = ParseError;
 
     fn try_from(networks: [T; N]) -> Result<Self, ParseError> {
+        Self::try_new(networks)
+    }
+}
+
+impl<T: AsRef<str>> TryFrom<Vec<T>> for Networks {
+    type Error = ParseError;
+
+    fn try_from(networks: Vec<T>) -> Result<Self, ParseError> {
         Self::try_new(networks)
     }
 }

@@ -74,6 +74,14 @@ impl Proxies {
         client
     }
 
+    /// Whether there are none.
+    pub(super) fn trusts_none(&self) -> bool {
+        match &self.0 {
+            Trust::Networks(networks) => networks.is_empty(),
+            Trust::Hops(hops) => *hops == 0,
+        }
+    }
+
     /// Whether a network contains each address of its family.
     pub(super) fn trusts_all(&self) -> bool {
         matches!(&self.0, Trust::Networks(networks) if networks.has_all_of_a_family())
@@ -115,6 +123,14 @@ impl<T: AsRef<str>, const N: usize> TryFrom<[T; N]> for Proxies {
     type Error = ParseError;
 
     fn try_from(networks: [T; N]) -> Result<Self, ParseError> {
+        Networks::try_from(networks).map(Self::from)
+    }
+}
+
+impl<T: AsRef<str>> TryFrom<Vec<T>> for Proxies {
+    type Error = ParseError;
+
+    fn try_from(networks: Vec<T>) -> Result<Self, ParseError> {
         Networks::try_from(networks).map(Self::from)
     }
 }

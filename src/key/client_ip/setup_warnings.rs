@@ -21,11 +21,12 @@ pub(super) fn find_warning(
     }
     let is_present = |name: &str| head.headers().contains_key(name);
     let mut fields = ADDRESS_FIELDS.into_iter().filter(|field| is_present(field));
-    match (source, source.field()) {
-        (_, Some(read)) if is_present(read.as_str()) => None,
-        (AddressSource::Peer, _) => fields.next().map(no_proxy_trusted),
-        (source, _) if source.trusts(peer) => fields.next().map(other_field_read),
-        _ => None,
+    let read = source.field().map(HeaderName::as_str).filter(|read| is_present(read));
+    match (read, source.trusts(peer)) {
+        _ if source.trusts_none() => fields.next().map(no_proxy_trusted),
+        (Some(_), true) | (None, false) => None,
+        (None, true) => fields.next().map(other_field_read),
+        (Some(read), false) => peer.and_then(|peer| not_trusted(read, peer, source, head)),
     }
     // If all requests come from one private address, that address is probably a proxy.
     .or_else(|| is_private(address).then(|| SetupWarning::with_common_key(address, ONE_PRIVATE)))
@@ -34,6 +35,24 @@ pub(super) fn find_warning(
         let beside = fingerprint(source, head)?;
         Some(SetupWarning::with_common_key(address, ONE_FOR_MANY).while_differs(beside))
     })
+}
+
+/// A private address that names clients is that of a proxy nearly always. A public one may be that of a
+/// client that has gone past the proxies.
+fn not_trusted(
+    field: &str,
+    peer: IpAddr,
+    source: &AddressSource,
+    head: &Head<'_>,
+) -> Option<SetupWarning> {
+    if is_private(peer) {
+        return Some(SetupWarning::new(format!(
+            "`{field}` comes from {peer}, which is not among the trusted proxies, so the key is that \
+             address (if it is a proxy, trust it by its network; if it is a client that made the field \
+             up, nothing is wrong)"
+        )));
+    }
+    Some(SetupWarning::in_each_request(NONE_TRUSTED).while_differs(fingerprint(source, head)?))
 }
 
 /// The fields that name clients; `None` without any.
@@ -86,6 +105,11 @@ const ONE_PRIVATE: &str = "all requests so far came from one private address, th
                            the addresses of the clients, and read them with \
                            `ClientIp::x_forwarded_for` or its siblings; if it is one client, \
                            nothing is wrong)";
+
+const NONE_TRUSTED: &str = "all requests so far name their clients in the field that is read, and none came \
+                            from a trusted proxy, so the keys are the addresses of the peers (trust \
+                            the proxies by their networks; if clients make these fields up, nothing is \
+                            wrong)";
 
 const ONE_FOR_MANY: &str = "all requests so far had one address as their key, but header fields \
                             name several clients (that address is probably a proxy: trust it, by \

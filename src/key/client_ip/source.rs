@@ -40,6 +40,16 @@ impl AddressSource {
         }
     }
 
+    /// Whether no field is read, whatever peer it comes from.
+    pub(super) fn trusts_none(&self) -> bool {
+        match self {
+            Self::Peer => true,
+            Self::XForwardedFor(trusted) | Self::Forwarded(trusted) | Self::Header(_, trusted) => {
+                trusted.trusts_none()
+            }
+        }
+    }
+
     /// Whether each client can write the list of addresses that is read, because a network of trusted
     /// proxies contains all addresses. `Header` reads one address, which the proxy may overwrite.
     pub(super) fn trusts_all(&self) -> bool {
