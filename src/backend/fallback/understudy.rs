@@ -171,13 +171,14 @@ impl<L: Backend> Understudy<L> {
         })
     }
 
-    /// Repeats adjustments that the store has `made`. If it has failed, what it was to take is taken
-    /// here all the same.
+    /// Repeats adjustments that the store has `made`. If it has failed, they are made here all the same:
+    /// the work has ended, and what this store has paid for it is no longer in use. Only whether a
+    /// charge can be undone is the store's to say.
     pub(super) fn repeat(&self, adjustments: &[Adjustment<'_>], made: Option<&Applied>) {
         if made.is_some_and(|made| made.verdict() == Verdict::Refused) {
             return;
         }
-        for one in adjustments.iter().filter(|one| made.is_some() || one.takes()) {
+        for one in adjustments.iter().filter(|one| made.is_some() || !one.is_conditional()) {
             if let Some(bucket) = self.numbers.local(one.id().limit(), one.bucket()) {
                 drop(self.store.adjust(&[adjustment_in(one, &bucket)]));
             }

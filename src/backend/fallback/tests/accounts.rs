@@ -16,13 +16,13 @@ async fn a_permit_is_settled_in_the_store_that_was_paid() {
     case.fail();
     let from_local = case.limiter.limit(&TEN).cost(5).await.unwrap().into_owned();
     assert_eq!((case.in_store(&TEN), case.in_local(&TEN)), (6, 1));
-    // The store fails: its tokens stay taken, here and there.
+    // The store fails, so its tokens stay taken there. Here the work has ended.
     assert!(from_store.refund().await.unwrap_err().is_outage());
-    assert_eq!((case.in_store(&TEN), case.in_local(&TEN)), (6, 1));
+    assert_eq!((case.in_store(&TEN), case.in_local(&TEN)), (6, 5));
     // The store is back, and what was paid locally goes back locally.
     case.recover();
-    assert_eq!(from_local.settle(2).await.unwrap().remaining(), 4);
-    assert_eq!((case.in_store(&TEN), case.in_local(&TEN)), (6, 4));
+    assert_eq!(from_local.settle(2).await.unwrap().remaining(), 8);
+    assert_eq!((case.in_store(&TEN), case.in_local(&TEN)), (6, 8));
 }
 
 /// Two fallbacks around each other cannot tell which store has paid.
@@ -84,15 +84,15 @@ async fn both_accounts_are_exact() {
                     if here {
                         settled_here += 1;
                         in_local = (in_local + back).min(full);
-                    } else if !fails {
-                        settled_there += 1;
-                        in_store = (in_store + back).min(full);
+                    } else {
+                        if !fails {
+                            settled_there += 1;
+                            in_store = (in_store + back).min(full);
+                        }
                         // As if the actual cost had been charged at once.
                         let back_here = back.min((back - (paid - paid_here)).max(0));
                         settled_in_part += i32::from(back_here < back);
                         in_local = (in_local + back_here).min(full);
-                    } else if back < 0 {
-                        in_local += back;
                     }
                 }
             }

@@ -215,3 +215,21 @@ fn what_the_store_cannot_do_is_not_promised() {
             .charges_several()
     );
 }
+
+/// They were counted in the local store until they were lost, with nothing in flight.
+#[tokio::test]
+async fn what_ends_in_an_outage_is_no_longer_in_flight_here() {
+    static TWO: Limit = Limit::new("two", Quota::in_flight(2).lost_after(HOUR));
+    let case = Case::new(1);
+    let mut running = Vec::new();
+    for _ in 0..2 {
+        running.push(case.limiter.limit(&TWO).await.unwrap().in_flight());
+    }
+    case.fail();
+    assert!(case.limiter.limit(&TWO).await.unwrap_err().is_refused());
+    drop(running);
+    for _ in 0..8 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(case.limiter.limit(&TWO).await.unwrap().remaining(), 1);
+}
