@@ -190,7 +190,8 @@ impl RateLimiter {
     /// While numbers change, or differ between processes, a key gets at most what the larger of the
     /// two quotas allows, if both have the same kind, period and start. If not, each change may add
     /// one step of gain: a window of one quota may open just before, and a window of the other one
-    /// just after.
+    /// just after. Another number of [shards](Quota::shards) forgets some of what was used, as the
+    /// buckets are others.
     ///
     /// What was reserved before the change is an exception. In a store that other processes share,
     /// its requests run at the instants that they were told, and that much may run on top. In
