@@ -375,12 +375,12 @@ impl RateLimiter {
         answer: &CompleteAnswer,
         grants: impl Iterator<Item = &'g Grant>,
     ) -> Option<Box<dyn ReservedSlot>> {
-        let (now, wait) = (answer.now(), answer.wait());
+        let now = answer.now();
         let slot: Box<dyn ReservedSlot> = match ticket {
             #[cfg(feature = "memory")]
             Some(ticket) => {
                 let store = Arc::clone(&self.state.backend);
-                Box::new(LineSlot::new(store, ticket, grants, now, wait))
+                Box::new(LineSlot::new(store, ticket, grants, now, answer.wait()))
             }
             _ if self.has_lines() => return None,
             _ => HeldSlot::hold(&self.state.queues, grants, now),
