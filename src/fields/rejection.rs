@@ -50,7 +50,12 @@ pub(crate) fn refusal(
     let mut response = match wording {
         Wording::ProblemDetails => {
             let names = refused.iter().copied();
-            let body = problem::quota_exceeded(status.as_u16(), names, None);
+            let detail = match hint.after {
+                _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(FULL),
+                Some(_) => None,
+                None => Some(IN_FLIGHT),
+            };
+            let body = problem::quota_exceeded(status.as_u16(), names, detail);
             respond(status, problem::MEDIA_TYPE, body)
         }
         Wording::PlainText => {
@@ -204,11 +209,17 @@ fn message(refused: &[&str], after: Option<Duration>) -> String {
     let names: Vec<_> = refused.iter().map(|name| format!("`{name}`")).collect();
     let names = names.join(" and ");
     let Some(after) = after else {
-        return format!("refused by {names}, try again when another request has ended");
+        return format!("refused by {names}, {IN_FLIGHT}");
     };
     let seconds = ceil_seconds(after);
     let unit = if seconds == 1 { "second" } else { "seconds" };
     format!("refused by {names}, try again in {seconds} {unit}")
 }
+
+/// Why a request is refused that could have waited.
+const FULL: &str = "the queue is full";
+
+/// When to come back, if that is known of no instant.
+const IN_FLIGHT: &str = "try again when another request has ended";
 
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";

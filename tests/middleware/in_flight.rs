@@ -296,28 +296,29 @@ fn a_refusal_names_no_time_and_the_fields_no_window() {
     let refused = Running::start(&service).err().unwrap();
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(fields(&refused), [policy, Some("\"one\";r=0"), None]);
-    let mut text = refused.into_body();
-    let Poll::Ready(Some(Ok(frame))) =
-        Pin::new(&mut text).poll_frame(&mut Context::from_waker(Waker::noop()))
-    else {
-        panic!("it has a text");
+    let text = |refused: Box<Response<ResponseBody<Stream>>>| {
+        let mut text = refused.into_body();
+        let mut cx = Context::from_waker(Waker::noop());
+        let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut text).poll_frame(&mut cx) else {
+            panic!("it has a text");
+        };
+        frame.into_data().unwrap()
     };
-    assert_eq!(
-        frame.into_data().unwrap(),
-        "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\
-         \"title\":\"Quota Exceeded\",\"status\":429,\"violated-policies\":[\"one\"]}"
-    );
-    let plain = layer.on_refusal(OnRefusal::plain_text()).layer(Handler::default());
-    let mut text = Running::start(&plain).err().unwrap().into_body();
-    let Poll::Ready(Some(Ok(frame))) =
-        Pin::new(&mut text).poll_frame(&mut Context::from_waker(Waker::noop()))
-    else {
-        panic!("it has a text");
+    let problem = |status: u16, detail: &str| {
+        format!(
+            "{{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\
+             \"title\":\"Quota Exceeded\",\"status\":{status},\"detail\":\"{detail}\",\
+             \"violated-policies\":[\"one\"]}}"
+        )
     };
+    assert_eq!(text(refused), problem(429, "try again when another request has ended"));
+    let plain = layer.clone().on_refusal(OnRefusal::plain_text()).layer(Handler::default());
     assert_eq!(
-        frame.into_data().unwrap(),
+        text(Running::start(&plain).err().unwrap()),
         "Too Many Requests: refused by `one`, try again when another request has ended\n"
     );
+    let full = layer.queue(Queue::new(MINUTE).max_waiters(0)).layer(Handler::default());
+    assert_eq!(text(Running::start(&full).err().unwrap()), problem(503, "the queue is full"));
     let admitted = running.responds(Stream::of(0));
     assert_eq!(fields(&admitted), [policy, Some("\"one\";r=0"), None]);
 }
