@@ -183,21 +183,33 @@ impl Plan {
     /// As [`usual`](Self::usual), for a limiter that has replaced something so often.
     #[inline(never)]
     fn usual_version(&self, count: usize) -> Option<(&Arc<Limit>, Units)> {
-        let own = &self.first;
         // The count that was current when the version was looked up, and its place, in one number.
         let known = self.in_force.load(Ordering::Acquire);
-        let mut place = known % (VERSIONS + 1);
-        if known / (VERSIONS + 1) != count {
-            let current = self.limiter.state.replacements.shared(&own.rule.limit);
-            place = if Arc::ptr_eq(current, &own.rule.limit) { 0 } else { self.place_of(current)? };
-            let found = count.checked_mul(VERSIONS + 1)?.checked_add(place)?;
-            self.in_force.store(found, Ordering::Release);
+        match known / (VERSIONS + 1) == count {
+            true => self.at_place(known % (VERSIONS + 1)),
+            false => self.find_version(count),
         }
+    }
+
+    #[inline(always)]
+    fn at_place(&self, place: usize) -> Option<(&Arc<Limit>, Units)> {
         let planned = match place.checked_sub(1) {
-            None => own,
+            None => &self.first,
             Some(version) => self.versions.get(version)?.get()?,
         };
         Some((&planned.rule.limit, planned.units?))
+    }
+
+    // A function of its own: where the version is known, no register is saved.
+    #[cold]
+    #[inline(never)]
+    fn find_version(&self, count: usize) -> Option<(&Arc<Limit>, Units)> {
+        let own = &self.first.rule.limit;
+        let current = self.limiter.state.replacements.shared(own);
+        let place = if Arc::ptr_eq(current, own) { 0 } else { self.place_of(current)? };
+        let found = count.checked_mul(VERSIONS + 1)?.checked_add(place)?;
+        self.in_force.store(found, Ordering::Release);
+        self.at_place(place)
     }
 
     /// The text of the only limit of the layer, with the numbers of this one; `None` if responses need
