@@ -45,6 +45,13 @@ pub(super) fn state_in(state: State, from: &Bucket, to: &Bucket) -> State {
     State { value: convert_units(state.value, from, to), ts: state.ts }
 }
 
+/// What a charge that left this state in the store has left in a local bucket: that has as much of it
+/// in use, and no debt.
+fn paid_state(since: State, from: &Bucket, to: &Bucket) -> State {
+    let used = convert_units(from.capacity().saturating_sub(since.value), from, to);
+    State { value: to.capacity().saturating_sub(used).max(0), ts: since.ts }
+}
+
 /// The adjustment by local numbers. An undone charge is a refund there: nothing was reserved. What the
 /// local bucket has not paid of the charge does not come back to it.
 pub(super) fn adjustment_in<'a>(one: &Adjustment<'a>, to: &'a Bucket) -> Adjustment<'a> {
@@ -55,7 +62,7 @@ pub(super) fn adjustment_in<'a>(one: &Adjustment<'a>, to: &'a Bucket) -> Adjustm
         }
         Change::RefundSince { units, since } => Change::RefundSince {
             units: convert_units(units, from, to),
-            since: state_in(since, from, to),
+            since: paid_state(since, from, to),
         },
         block @ Change::Block { .. } => block,
     };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::backend::Adjustment;
 use crate::limiter::RateLimited;
 
 #[tokio::test]
@@ -232,4 +233,30 @@ async fn what_ends_in_an_outage_is_no_longer_in_flight_here() {
         tokio::task::yield_now().await;
     }
     assert_eq!(case.limiter.limit(&TWO).await.unwrap().remaining(), 1);
+}
+
+/// A part of the numbers was taken for full, so nothing came back to it.
+#[tokio::test]
+async fn what_ends_comes_back_to_the_part_of_a_node() {
+    static MANY: Limit = Limit::new("many", Quota::in_flight(30).lost_after(HOUR));
+    for (nodes, part) in [(1, 30), (2, 15), (3, 10), (7, 4)] {
+        let case = Case::new(nodes);
+        for _ in 0..part {
+            drop(case.limiter.limit(&MANY).await.unwrap().in_flight());
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(case.left_in_outage(&MANY).await, part);
+        // The work of other nodes leaves little in the store.
+        let others = Charge::take(BucketId::new("many", &Key::GLOBAL), MANY.bucket(), 25);
+        assert!(matches!(case.store.inner.apply(&[others]), Answer::Ready(Ok(_))));
+        for _ in 0..part {
+            let running = case.limiter.limit(&MANY).await.unwrap().in_flight();
+            case.fail();
+            drop(running);
+            tokio::task::yield_now().await;
+            case.recover();
+            drop(case.store.inner.adjust(&[Adjustment::refund(others.id(), MANY.bucket(), 1)]));
+        }
+        assert_eq!(case.left_in_outage(&MANY).await, part);
+    }
 }
