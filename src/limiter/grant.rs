@@ -10,9 +10,7 @@ use super::Limit;
 use super::demand::Demand;
 use super::snapshot::{Level, Snapshot};
 use crate::algebra::{State, Units};
-#[cfg(feature = "memory")]
-use crate::backend::ResetMark;
-use crate::backend::{Adjustment, BucketId, Key, Origin, Reading};
+use crate::backend::{Adjustment, BucketId, Key, Origin, Reading, ResetMark};
 use crate::clock::Timestamp;
 
 /// What a request took of one limit and what was left: enough to settle it later.
@@ -152,8 +150,7 @@ impl<L: Borrow<Limit>> Grant<L> {
 }
 
 impl Grant {
-    /// Notes that buckets were reset while a waiter stood in their lines: they paid after the reset.
-    #[cfg(feature = "memory")]
+    /// Notes that buckets were reset while a waiter stood in their lines: they paid with these marks.
     pub(super) fn outlive_resets(&mut self, mark_of: impl Fn(BucketId<'_>) -> Option<ResetMark>) {
         let Self { limit, key, shards, readings, .. } = self;
         for (&shard, reading) in shards.iter().zip(readings) {

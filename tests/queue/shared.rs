@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::limiter::Permit;
-use tollgate::{Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
+use tollgate::{HOUR, Limit, MINUTE, Quota, RateLimiter, SECOND, Timestamp};
 use tollgate_testing::at_once;
 use tollgate_testing::cases::{seeds, times};
 use tollgate_testing::dice::Dice;
@@ -630,4 +630,31 @@ async fn a_slot_that_cannot_be_undone_goes_to_a_newcomer_as_documented() {
     assert!(poll(&mut e).is_none());
     assert_eq!(limiter.peek(&ONE).longest_wait(), ms(2_500), "`e` runs at 3 s");
     assert_eq!(tokens(&limiter, &ONE), -3.5, "the slot of `e` at 5 s is undone");
+}
+
+/// What it was granted counted as taken before the reset, so nobody was let in until it counted as lost.
+#[tokio::test(start_paused = true)]
+async fn what_a_waiter_is_granted_after_a_reset_comes_back() {
+    static ONE: Limit = Limit::new("one", Quota::in_flight(1).lost_after(HOUR));
+    for runs in [true, false] {
+        let limiter = Shared::new().limiter();
+        let before = take(&limiter, &ONE, 1).in_flight();
+        let mut waits = waiter(&limiter, &ONE, 1);
+        at_once(limiter.reset(&ONE)).unwrap();
+        let after = take(&limiter, &ONE, 1).in_flight();
+        drop(before);
+        assert!(poll(&mut waits).is_none());
+        drop(after);
+        if runs {
+            drop(poll(&mut waits).unwrap().in_flight());
+        } else {
+            // Its turn is forgiven as well.
+            at_once(limiter.reset(&ONE)).unwrap();
+            let next = take(&limiter, &ONE, 1).in_flight();
+            drop(waits);
+            assert_eq!(tokens(&limiter, &ONE), 0.0);
+            drop(next);
+        }
+        assert_eq!(tokens(&limiter, &ONE), 1.0);
+    }
 }

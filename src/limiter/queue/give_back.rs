@@ -22,7 +22,7 @@ use super::registry::{QueueRegistry, SharedQueue};
 use super::reserved_slot::QueueBucket;
 use super::time_slot::{Cost, StoreEvent, TimeSlot};
 use crate::algebra::{Bucket, Units, Verdict};
-use crate::backend::{Adjustment, Answer, Applied, BucketId, Change};
+use crate::backend::{Adjustment, Answer, Applied, BucketId, Change, ResetMark};
 use crate::clock::Timestamp;
 use crate::limiter::detached::{DetachOnDrop, noted};
 use crate::limiter::lock::lock;
@@ -72,6 +72,7 @@ impl QueueRegistry {
                 buckets.push(adjustment.id());
             }
         }
+        let mark = self.resets.mark();
         let queues = lock(&self.queues).find_subsets(&buckets);
         for queue in queues {
             let parts = queue.buckets.iter();
@@ -94,7 +95,7 @@ impl QueueRegistry {
             // next is looked at, so no unit is granted twice; only this call knows of these units,
             // so no other thread can.
             while let Some(cost) = queue.with(|waiters| {
-                waiters.grant_returned(|cost, at| covers(cost, adjustments, at), now)
+                waiters.grant_returned(|cost, at| covers(cost, adjustments, at), mark, now)
             }) {
                 for (&index, &units) in indices.iter().zip(&cost) {
                     if let Some(adjustment) = adjustments.get_mut(index) {
@@ -111,9 +112,10 @@ impl QueueRegistry {
 }
 
 impl SharedQueue {
-    /// Returns the units that a waiter was granted and has not used.
-    pub(super) fn give_back(&self, units: &Cost) {
+    /// Returns the units that a waiter was granted and has not used, but for what a reset has forgiven.
+    pub(super) fn give_back(&self, units: &Cost, mark: ResetMark) {
         let parts = self.buckets.iter().zip(units);
+        let parts = parts.filter(|(part, _)| !self.resets.has_forgiven(part.id(), mark));
         let mut refunds: SmallVec<[Adjustment<'_>; 2]> = parts
             .map(|(part, &units)| {
                 // They were paid for other work. It is not known how much of that a local store has
@@ -121,7 +123,7 @@ impl SharedQueue {
                 Adjustment::refund(part.id(), part.bucket(), units).with_unpaid(units)
             })
             .collect();
-        if let Some(registry) = self.registry.upgrade() {
+        if let Some(registry) = self.registry.upgrade().filter(|_| !refunds.is_empty()) {
             // Not awaited: it completes in a task if the store answers later.
             drop(DetachOnDrop::new(registry.give_back(&mut refunds)));
         }

@@ -90,6 +90,16 @@ impl ReservedSlot for HeldSlot {
         self.queue.with(|waiters| waiters.poll(self.own.key, cx.waker(), now))
     }
 
+    /// What it runs by was perhaps taken after a reset that came after its own slot.
+    fn outlive_resets(&self, grants: &mut dyn Iterator<Item = &mut Grant>) {
+        for grant in grants {
+            grant.outlive_resets(|id| {
+                let place = self.queue.buckets.iter().position(|part| part.id() == id)?;
+                self.queue.with(|waiters| waiters.mark(self.own.key, place))
+            });
+        }
+    }
+
     fn use_up(mut self: Box<Self>) -> Timestamp {
         self.state = HeldState::Used;
         let granted = self.queue.with(|waiters| waiters.use_up(self.own.key));
@@ -109,9 +119,9 @@ impl Drop for HeldSlot {
             }
             HeldState::Waiting => {
                 let own = self.own.key;
-                if self.queue.with(|waiters| waiters.leave(own, now)) {
+                if let Some(mark) = self.queue.with(|waiters| waiters.leave(own, now)) {
                     // After the unlock: returning locks the registry, which comes before any queue.
-                    self.queue.give_back(&self.own.cost());
+                    self.queue.give_back(&self.own.cost(), mark);
                 }
             }
             HeldState::Used => return,
@@ -142,6 +152,14 @@ impl ReservedSlot for [Box<HeldSlot>; 2] {
         let [first, second] = self;
         let until = [first.poll(cx)?, second.poll(cx)?];
         Ok(until.into_iter().flatten().min())
+    }
+
+    fn outlive_resets(&self, grants: &mut dyn Iterator<Item = &mut Grant>) {
+        let [first, second] = self;
+        for grant in grants {
+            first.outlive_resets(&mut std::iter::once(&mut *grant));
+            second.outlive_resets(&mut std::iter::once(grant));
+        }
     }
 
     fn use_up(self: Box<Self>) -> Timestamp {

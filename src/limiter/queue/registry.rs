@@ -41,7 +41,7 @@ pub(crate) struct QueueRegistry {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) queues: Mutex<QueueIndex<SharedQueue>>,
     /// The resets of this limiter: no slot that was reserved before one is undone.
-    resets: Arc<SharedResets>,
+    pub(super) resets: Arc<SharedResets>,
     /// What this process has returned to each bucket.
     pub(super) ledgers: Mutex<Ledgers<SharedQueue>>,
     /// The instant after which no request may wait, once the limiter is drained.

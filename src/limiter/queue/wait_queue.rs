@@ -32,6 +32,7 @@ use tokio::time::Instant;
 
 use super::store_clock::StoreClock;
 use super::time_slot::{Cost, CreationKey, SlotKey, TimeSlot};
+use crate::backend::ResetMark;
 use crate::clock::Timestamp;
 use crate::limiter::events::QueueStep;
 
@@ -60,9 +61,8 @@ pub(super) struct WaitQueue {
     /// beside the work of that later time.
     past: Vec<TimeSlot>,
     /// The waiters that have their turn but do not run yet, each by the slot that it has reserved: when
-    /// its work may run, by the store's clock, and the slot that it uses. It has none if it uses units
-    /// that another request has returned.
-    granted: HashMap<SlotKey, (Timestamp, Option<TimeSlot>)>,
+    /// its work may run, by the store's clock, and what it uses.
+    granted: HashMap<SlotKey, (Timestamp, Granted)>,
     /// Whether the store was asked to undo a slot and has not answered. There is one such call at a
     /// time: a store that answers late may carry out several in any order, and refuse all but one.
     is_undoing: bool,
@@ -81,6 +81,15 @@ pub(super) struct WaitQueue {
     pub(super) discard: Vec<Waker>,
     /// Slots that no work will use, to be settled once the queue is unlocked.
     pub(super) spent: Vec<TimeSlot>,
+}
+
+/// What a waiter uses that has its turn.
+#[derive(Debug)]
+enum Granted {
+    /// A slot, its own or that of another.
+    Slot(TimeSlot),
+    /// Units that another request has returned, and the resets until then.
+    Returned(ResetMark),
 }
 
 /// The waiters of one cost and the slots for it. The n-th waiter has the n-th slot, and the last ones
@@ -176,9 +185,17 @@ impl WaitQueue {
         self.granted.remove(&own).map(|(at, _)| at)
     }
 
-    /// Removes a waiter that was dropped. Returns whether it was granted units that another request
-    /// had returned: these are to be given back.
-    pub(super) fn leave(&mut self, own: SlotKey, now: Instant) -> bool {
+    /// The mark of what a granted waiter uses of the bucket at this place of the set.
+    pub(super) fn mark(&self, own: SlotKey, place: usize) -> Option<ResetMark> {
+        match &self.granted.get(&own)?.1 {
+            Granted::Slot(slot) => Some(slot.taken.get(place)?.mark()),
+            Granted::Returned(mark) => Some(*mark),
+        }
+    }
+
+    /// Removes a waiter that was dropped. If it was granted units that another request had returned,
+    /// these are to be given back: returns their mark.
+    pub(super) fn leave(&mut self, own: SlotKey, now: Instant) -> Option<ResetMark> {
         // First, so that a waiter whose instant has come gives up a slot that is due, and not its
         // place in line: the two are handed on by different rules.
         self.grant_due(now, Some(own));
@@ -186,12 +203,16 @@ impl WaitQueue {
         // It is neither if it was drained, and was counted when it was removed.
         self.leavers = self.leavers.saturating_add(u64::from(granted.is_some() || gone.is_some()));
         self.discard.extend(gone.and_then(|gone| gone.waker));
-        let uses_returned = matches!(granted, Some((_, None)));
-        self.past.extend(granted.and_then(|(_, slot)| slot));
+        let mut returned = None;
+        match granted {
+            Some((_, Granted::Slot(slot))) => self.past.push(slot),
+            Some((_, Granted::Returned(mark))) => returned = Some(mark),
+            None => {}
+        }
         // Those that moved forward may now be the first two, and their timers are set to later
         // instants.
         self.wake_next();
-        uses_returned
+        returned
     }
 
     /// Offers a slot without a waiter to the waiters behind it.
@@ -308,6 +329,7 @@ impl WaitQueue {
     pub(super) fn grant_returned(
         &mut self,
         covers: impl FnOnce(&Cost, Timestamp) -> bool,
+        mark: ResetMark,
         now: Instant,
     ) -> Option<Cost> {
         // First, so that returned units are not spent on a waiter whose own slot is due anyway.
@@ -324,7 +346,7 @@ impl WaitQueue {
         // `time_at` may be a little early: not before the reservation, nor after its own slot.
         let at = at.max(slot.made.at).min(slot.key.at());
         // As if it had left: its slot goes to the waiters behind it.
-        self.grant(own, (at, None), None);
+        self.grant(own, (at, Granted::Returned(mark)), None);
         self.wake_next();
         Some(cost)
     }
@@ -342,7 +364,7 @@ impl WaitQueue {
             let own = self.first_of(&slot.cost()).or_else(|| self.first_that_fits(slot));
             let Some(slot) = self.take(key) else { return };
             match own {
-                Some(own) => self.grant(own, (key.at(), Some(slot)), except),
+                Some(own) => self.grant(own, (key.at(), Granted::Slot(slot)), except),
                 None => self.spent.push(slot),
             }
         }
@@ -359,12 +381,7 @@ impl WaitQueue {
         costs.filter(|cost| free.fits(cost)).find_map(|cost| self.first_of(&cost))
     }
 
-    fn grant(
-        &mut self,
-        own: SlotKey,
-        granted: (Timestamp, Option<TimeSlot>),
-        except: Option<SlotKey>,
-    ) {
+    fn grant(&mut self, own: SlotKey, granted: (Timestamp, Granted), except: Option<SlotKey>) {
         // The waker is woken or dropped after the unlock. Either can run code that locks this queue
         // again.
         let waker = self.take_waiter(own).and_then(|waiter| waiter.waker);
