@@ -474,6 +474,12 @@ impl Reading {
         self
     }
 
+    /// The same units, paid as those of another reading: before or after a reset, and in a local store or
+    /// not.
+    pub(crate) const fn paid_like(self, other: &Self) -> Self {
+        Self { mark: other.mark, unpaid: other.unpaid, ..self }
+    }
+
     /// How many resets the store knew of when it took the units.
     #[inline]
     pub(crate) const fn mark(&self) -> ResetMark {

@@ -10,7 +10,7 @@ use super::Limit;
 use super::demand::Demand;
 use super::snapshot::{Level, Snapshot};
 use crate::algebra::{State, Units};
-use crate::backend::{Adjustment, BucketId, Key, Origin, Reading, ResetMark};
+use crate::backend::{Adjustment, BucketId, Key, Origin, Reading};
 use crate::clock::Timestamp;
 
 /// What a request took of one limit and what was left: enough to settle it later.
@@ -150,12 +150,12 @@ impl<L: Borrow<Limit>> Grant<L> {
 }
 
 impl Grant {
-    /// Notes that buckets were reset while a waiter stood in their lines: they paid with these marks.
-    pub(super) fn outlive_resets(&mut self, mark_of: impl Fn(BucketId<'_>) -> Option<ResetMark>) {
+    /// Notes how its buckets have paid, where that is not as it was when a waiter entered their lines.
+    pub(super) fn repay(&mut self, paid: impl Fn(BucketId<'_>, Reading) -> Option<Reading>) {
         let Self { limit, key, shards, readings, .. } = self;
         for (&shard, reading) in shards.iter().zip(readings) {
-            if let Some(mark) = mark_of(limit.bucket_of(key).shard(shard)) {
-                *reading = reading.with_mark(mark);
+            if let Some(paid) = paid(limit.bucket_of(key).shard(shard), *reading) {
+                *reading = paid;
             }
         }
     }

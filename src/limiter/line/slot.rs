@@ -82,7 +82,7 @@ impl ReservedSlot for LineSlot {
     /// taken after the reset.
     fn outlive_resets(&self, grants: &mut dyn Iterator<Item = &mut Grant>) {
         for grant in grants {
-            grant.outlive_resets(|id| self.lines()?.mark_of(&self.ticket, id));
+            grant.repay(|id, paid| Some(paid.with_mark(self.lines()?.mark_of(&self.ticket, id)?)));
         }
     }
 

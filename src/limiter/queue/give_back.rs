@@ -21,8 +21,8 @@ use super::ledger::Ledger;
 use super::registry::{QueueRegistry, SharedQueue};
 use super::reserved_slot::QueueBucket;
 use super::time_slot::{Cost, StoreEvent, TimeSlot};
-use crate::algebra::{Bucket, Units, Verdict};
-use crate::backend::{Adjustment, Answer, Applied, BucketId, Change, ResetMark};
+use crate::algebra::{Bucket, State, Units, Verdict};
+use crate::backend::{Adjustment, Answer, Applied, BucketId, Change, Reading, ResetMark};
 use crate::clock::Timestamp;
 use crate::limiter::detached::{DetachOnDrop, noted};
 use crate::limiter::lock::lock;
@@ -85,24 +85,26 @@ impl QueueRegistry {
             };
             let indices: SmallVec<[usize; 2]> = indices;
             let now = Instant::now();
-            let covers = |cost: &Cost, adjustments: &[Adjustment<'_>], at| {
-                indices.iter().zip(cost).all(|(&index, &units)| {
-                    let adjustment = adjustments.get(index);
-                    adjustment.is_some_and(|one| units <= certain_return(one, at))
-                })
+            let returned = |cost: &Cost, adjustments: &[Adjustment<'_>], at| {
+                let parts = indices.iter().zip(cost).map(|(&index, &units)| {
+                    let one = adjustments.get(index)?;
+                    (units <= certain_return(one, at)).then(|| paid(one, units, mark))
+                });
+                parts.collect()
             };
             // One waiter for each time the queue is locked. What it takes is deducted before the
             // next is looked at, so no unit is granted twice; only this call knows of these units,
             // so no other thread can.
             while let Some(cost) = queue.with(|waiters| {
-                waiters.grant_returned(|cost, at| covers(cost, adjustments, at), mark, now)
+                waiters.grant_returned(|cost, at| returned(cost, adjustments, at), now)
             }) {
                 for (&index, &units) in indices.iter().zip(&cost) {
                     if let Some(adjustment) = adjustments.get_mut(index) {
-                        // `covers` has compared each part with its adjustment, so the rest is not
+                        // `returned` has compared each part with its adjustment, so the rest is not
                         // below zero.
                         let change = adjustment.change().returning_less(units);
-                        *adjustment = adjustment.with_change(change);
+                        let unpaid = adjustment.unpaid().saturating_sub(units).max(0);
+                        *adjustment = adjustment.with_change(change).with_unpaid(unpaid);
                     }
                 }
             }
@@ -113,14 +115,15 @@ impl QueueRegistry {
 
 impl SharedQueue {
     /// Returns the units that a waiter was granted and has not used, but for what a reset has forgiven.
-    pub(super) fn give_back(&self, units: &Cost, mark: ResetMark) {
-        let parts = self.buckets.iter().zip(units);
-        let parts = parts.filter(|(part, _)| !self.resets.has_forgiven(part.id(), mark));
+    pub(super) fn give_back(&self, unused: &[Reading]) {
+        let parts = self.buckets.iter().zip(unused);
+        let parts =
+            parts.filter(|(part, taken)| !self.resets.has_forgiven(part.id(), taken.mark()));
         let mut refunds: SmallVec<[Adjustment<'_>; 2]> = parts
-            .map(|(part, &units)| {
-                // They were paid for other work. It is not known how much of that a local store has
-                // paid, so it gets nothing back.
-                Adjustment::refund(part.id(), part.bucket(), units).with_unpaid(units)
+            .map(|(part, taken)| {
+                let units = taken.units();
+                let refund = Adjustment::refund(part.id(), part.bucket(), units);
+                refund.with_unpaid(taken.unpaid().of(units))
             })
             .collect();
         if let Some(registry) = self.registry.upgrade().filter(|_| !refunds.is_empty()) {
@@ -165,6 +168,13 @@ fn adjustment_index(part: &QueueBucket, adjustments: &[Adjustment<'_>]) -> Optio
     adjustments.iter().position(|one| {
         one.id() == part.id() && counts_like(one.bucket()) && one.change().returns_at_most() > 0
     })
+}
+
+/// So many units of an adjustment, as they were paid: first those that a local store has not paid.
+fn paid(one: &Adjustment<'_>, units: Units, mark: ResetMark) -> Reading {
+    let state = State { value: 0, ts: Timestamp::UNIX_EPOCH };
+    let reading = Reading::new(Verdict::Admitted, state, Duration::ZERO).taking(units);
+    reading.with_receipt(one.receipt()).with_mark(mark)
 }
 
 /// The units that an adjustment returns whenever the store carries it out, or zero.

@@ -90,12 +90,13 @@ impl ReservedSlot for HeldSlot {
         self.queue.with(|waiters| waiters.poll(self.own.key, cx.waker(), now))
     }
 
-    /// What it runs by was perhaps taken after a reset that came after its own slot.
+    /// It may run by what another request has paid.
     fn outlive_resets(&self, grants: &mut dyn Iterator<Item = &mut Grant>) {
         for grant in grants {
-            grant.outlive_resets(|id| {
+            grant.repay(|id, paid| {
                 let place = self.queue.buckets.iter().position(|part| part.id() == id)?;
-                self.queue.with(|waiters| waiters.mark(self.own.key, place))
+                let used = self.queue.with(|waiters| waiters.used(self.own.key, place))?;
+                Some(paid.paid_like(&used))
             });
         }
     }
@@ -119,9 +120,9 @@ impl Drop for HeldSlot {
             }
             HeldState::Waiting => {
                 let own = self.own.key;
-                if let Some(mark) = self.queue.with(|waiters| waiters.leave(own, now)) {
+                if let Some(unused) = self.queue.with(|waiters| waiters.leave(own, now)) {
                     // After the unlock: returning locks the registry, which comes before any queue.
-                    self.queue.give_back(&self.own.cost(), mark);
+                    self.queue.give_back(&unused);
                 }
             }
             HeldState::Used => return,

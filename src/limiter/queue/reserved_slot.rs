@@ -38,7 +38,8 @@ pub(crate) trait ReservedSlot: fmt::Debug + Send + Sync {
     /// Grants the waiter, since the instant until which it was to wait has come.
     fn grant(&self) {}
 
-    /// Notes in the grants which buckets were reset while the waiter stood in their lines.
+    /// Notes in the grants how their buckets have paid for the turn: after a reset perhaps, which came
+    /// while the waiter stood in their lines.
     fn outlive_resets(&self, _grants: &mut dyn Iterator<Item = &mut Grant>) {}
 
     /// Uses the turn, since the work runs now. Nothing is given back after that. Returns the instant from

@@ -32,7 +32,7 @@ use tokio::time::Instant;
 
 use super::store_clock::StoreClock;
 use super::time_slot::{Cost, CreationKey, SlotKey, TimeSlot};
-use crate::backend::ResetMark;
+use crate::backend::Reading;
 use crate::clock::Timestamp;
 use crate::limiter::events::QueueStep;
 
@@ -88,8 +88,8 @@ pub(super) struct WaitQueue {
 enum Granted {
     /// A slot, its own or that of another.
     Slot(TimeSlot),
-    /// Units that another request has returned, and the resets until then.
-    Returned(ResetMark),
+    /// Units that another request has returned, as that has paid them.
+    Returned(SmallVec<[Reading; 1]>),
 }
 
 /// The waiters of one cost and the slots for it. The n-th waiter has the n-th slot, and the last ones
@@ -185,17 +185,16 @@ impl WaitQueue {
         self.granted.remove(&own).map(|(at, _)| at)
     }
 
-    /// The mark of what a granted waiter uses of the bucket at this place of the set.
-    pub(super) fn mark(&self, own: SlotKey, place: usize) -> Option<ResetMark> {
-        match &self.granted.get(&own)?.1 {
-            Granted::Slot(slot) => Some(slot.taken.get(place)?.mark()),
-            Granted::Returned(mark) => Some(*mark),
-        }
+    /// What a granted waiter uses of the bucket at this place of the set.
+    pub(super) fn used(&self, own: SlotKey, place: usize) -> Option<Reading> {
+        let (Granted::Slot(TimeSlot { taken, .. }) | Granted::Returned(taken)) =
+            &self.granted.get(&own)?.1;
+        taken.get(place).copied()
     }
 
-    /// Removes a waiter that was dropped. If it was granted units that another request had returned,
-    /// these are to be given back: returns their mark.
-    pub(super) fn leave(&mut self, own: SlotKey, now: Instant) -> Option<ResetMark> {
+    /// Removes a waiter that was dropped. Returns the units that it was granted if another request had
+    /// returned them: these are to be given back.
+    pub(super) fn leave(&mut self, own: SlotKey, now: Instant) -> Option<SmallVec<[Reading; 1]>> {
         // First, so that a waiter whose instant has come gives up a slot that is due, and not its
         // place in line: the two are handed on by different rules.
         self.grant_due(now, Some(own));
@@ -206,7 +205,7 @@ impl WaitQueue {
         let mut returned = None;
         match granted {
             Some((_, Granted::Slot(slot))) => self.past.push(slot),
-            Some((_, Granted::Returned(mark))) => returned = Some(mark),
+            Some((_, Granted::Returned(taken))) => returned = Some(taken),
             None => {}
         }
         // Those that moved forward may now be the first two, and their timers are set to later
@@ -328,8 +327,7 @@ impl WaitQueue {
     /// is then free. Returns the cost, which the caller deducts from what it returns to the store.
     pub(super) fn grant_returned(
         &mut self,
-        covers: impl FnOnce(&Cost, Timestamp) -> bool,
-        mark: ResetMark,
+        returned: impl FnOnce(&Cost, Timestamp) -> Option<SmallVec<[Reading; 1]>>,
         now: Instant,
     ) -> Option<Cost> {
         // First, so that returned units are not spent on a waiter whose own slot is due anyway.
@@ -340,13 +338,11 @@ impl WaitQueue {
         let [first, _] = self.first_two();
         let (own, slot) = first?;
         let cost = slot.cost();
-        if !covers(&cost, at) {
-            return None;
-        }
+        let returned = returned(&cost, at)?;
         // `time_at` may be a little early: not before the reservation, nor after its own slot.
         let at = at.max(slot.made.at).min(slot.key.at());
         // As if it had left: its slot goes to the waiters behind it.
-        self.grant(own, (at, Granted::Returned(mark)), None);
+        self.grant(own, (at, Granted::Returned(returned)), None);
         self.wake_next();
         Some(cost)
     }

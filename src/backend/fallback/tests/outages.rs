@@ -260,3 +260,24 @@ async fn what_ends_comes_back_to_the_part_of_a_node() {
         assert_eq!(case.left_in_outage(&MANY).await, part);
     }
 }
+
+/// A waiter that runs by what another request returns had paid nothing here, and nothing came back.
+#[tokio::test]
+async fn what_a_waiter_is_granted_comes_back_to_the_local_store() {
+    static ONE: Limit = Limit::new("one", Quota::in_flight(1).lost_after(HOUR));
+    for runs in [true, false] {
+        let case = Case::new(1);
+        let running = case.limiter.limit(&ONE).await.unwrap().in_flight();
+        let mut waits = case.limiter.limit(&ONE).reserve().await.unwrap().ready();
+        assert!(tokio::time::timeout(Duration::ZERO, &mut waits).await.is_err());
+        drop(running);
+        match runs {
+            true => drop(waits.await.in_flight()),
+            false => drop(waits),
+        }
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((case.in_store(&ONE), case.left_in_outage(&ONE).await), (1, 1));
+    }
+}
