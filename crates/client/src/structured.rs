@@ -33,7 +33,7 @@ fn limits(text: &str, policies: &List) -> Option<Vec<LimitReading>> {
 /// requests at the same time, says nothing about when the next request may be sent.
 fn counts_requests(item: &Item, policies: &List) -> bool {
     let unit = policy_of(item, policies).and_then(|policy| find(&policy.params, "qu"));
-    unit.is_none_or(|unit| matches!(unit, BareItem::String(unit) if unit.as_str() == "requests"))
+    unit.is_none_or(|unit| name(unit) == Some("requests"))
 }
 
 fn policy_of<'p>(item: &Item, policies: &'p List) -> Option<&'p Item> {

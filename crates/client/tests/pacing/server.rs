@@ -201,7 +201,10 @@ async fn limits_that_do_not_count_requests_space_none() {
     assert_eq!(begun.elapsed(), Duration::ZERO);
     let bytes = service_fn(async |_: Request<()>| {
         let response = Response::builder()
-            .header("ratelimit-policy", "\"up\";q=9000;w=60;qu=\"content-bytes\", \"api\";q=9;w=9")
+            .header(
+                "ratelimit-policy",
+                "\"up\";q=9000;w=60;qu=\"content-bytes\", \"api\";q=9;w=9;qu=requests",
+            )
             .header("ratelimit", "\"up\";r=1;t=60, \"api\";r=8;t=8");
         Ok::<_, Infallible>(response.body(()).unwrap())
     });
