@@ -632,7 +632,7 @@ async fn a_slot_that_cannot_be_undone_goes_to_a_newcomer_as_documented() {
     assert_eq!(tokens(&limiter, &ONE), -3.5, "the slot of `e` at 5 s is undone");
 }
 
-/// What it was granted counted as taken before the reset, so nobody was let in until it counted as lost.
+/// What it was granted counted as taken before the reset, so no other got in until it counted as lost.
 #[tokio::test(start_paused = true)]
 async fn what_a_waiter_is_granted_after_a_reset_comes_back() {
     static ONE: Limit = Limit::new("one", Quota::in_flight(1).lost_after(HOUR));
