@@ -129,16 +129,24 @@ async fn a_table_that_others_have_changed_is_used_again_once_it_is_mended() {
             "null value in column \"note\"",
         ),
     ] {
-        for _ in 0..8 {
-            limiter.limit(&COUNTED).key("alice").await.unwrap();
+        let mut told = None;
+        // A connection that a busy machine has replaced meanwhile has seen nothing yet.
+        for _ in 0..20 {
+            for _ in 0..8 {
+                drop(limiter.limit(&COUNTED).key("alice").await);
+            }
+            run(breaks);
+            for key in ["alice", "alice", "bob", "carol", "alice"] {
+                let answer = limiter.limit(&COUNTED).key(key).await;
+                let source = answer.err().map(|error| error.source().unwrap().to_string());
+                told = told.or(source.filter(|source| source.contains(said)));
+            }
+            if told.is_some() {
+                break;
+            }
+            run(mends);
         }
-        run(breaks);
-        let mut told = Vec::new();
-        for key in ["alice", "alice", "bob", "carol", "alice"] {
-            let answer = limiter.limit(&COUNTED).key(key).await;
-            told.extend(answer.err().map(|error| error.source().unwrap().to_string()));
-        }
-        let told = told.into_iter().find(|told| told.contains(said)).expect(breaks);
+        let told = told.expect(breaks);
         assert!(told.contains("objects of another program"), "{told}");
         assert!(!told.contains("DETAIL"), "{told}");
         run(mends);
