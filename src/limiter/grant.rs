@@ -151,7 +151,7 @@ impl<L: Borrow<Limit>> Grant<L> {
 
 impl Grant {
     /// Notes how its buckets have paid, where that is not as it was when a waiter entered their lines.
-    pub(super) fn repay(&mut self, paid: impl Fn(BucketId<'_>, Reading) -> Option<Reading>) {
+    pub(super) fn note_paid(&mut self, paid: impl Fn(BucketId<'_>, Reading) -> Option<Reading>) {
         let Self { limit, key, shards, readings, .. } = self;
         for (&shard, reading) in shards.iter().zip(readings) {
             if let Some(paid) = paid(limit.bucket_of(key).shard(shard), *reading) {

@@ -193,7 +193,7 @@ impl Reservation {
                     if wait_for_turn(&mut *slot, inner.jitter, None, None).await.is_err() {
                         return pending().await;
                     }
-                    slot.outlive_resets(&mut inner.grants.iter_mut());
+                    slot.note_paid(&mut inner.grants.iter_mut());
                     inner.grants.at = slot.use_up();
                     inner.end_stay(QueueStep::Served);
                 }

@@ -152,8 +152,8 @@ impl RequestLedger {
 
     /// Called when the turn of the request has come. Notes which of its buckets were reset while it
     /// waited: the grants were made after those resets, so they can still be returned.
-    pub(super) fn outlive_resets(&self, turn: &dyn ReservedSlot) {
-        turn.outlive_resets(&mut self.entries().charges.iter_mut().map(|entry| &mut entry.grant));
+    pub(super) fn note_paid(&self, turn: &dyn ReservedSlot) {
+        turn.note_paid(&mut self.entries().charges.iter_mut().map(|entry| &mut entry.grant));
     }
 
     /// Called when the turn of the request has come: from then on, its limits stand like this, in the

@@ -150,7 +150,7 @@ impl QueuedRequest {
         // Their answers are not waited for: the request runs at its instant.
         shadow::charge_beside(plan, ledger.as_ref(), shadows);
         if let Some(ledger) = &ledger {
-            ledger.outlive_resets(&*slot);
+            ledger.note_paid(&*slot);
             // Before the call, so that the handler finds its `Admission` and its meter in the
             // request.
             Admission::expose(ledger, &mut request);

@@ -71,7 +71,7 @@ impl ReservedSlot for LineSlot {
         }
         // After `keep`: the store does not track resets for a place without a waiter, so the marks
         // are final.
-        self.outlive_resets(grants);
+        self.note_paid(grants);
     }
 
     fn enter(&mut self, _: bool) -> Instant {
@@ -80,9 +80,11 @@ impl ReservedSlot for LineSlot {
 
     /// Notes in the grants which buckets were reset while they had not granted: their tokens were
     /// taken after the reset.
-    fn outlive_resets(&self, grants: &mut dyn Iterator<Item = &mut Grant>) {
+    fn note_paid(&self, grants: &mut dyn Iterator<Item = &mut Grant>) {
         for grant in grants {
-            grant.repay(|id, paid| Some(paid.with_mark(self.lines()?.mark_of(&self.ticket, id)?)));
+            grant.note_paid(|id, paid| {
+                Some(paid.with_mark(self.lines()?.mark_of(&self.ticket, id)?))
+            });
         }
     }
 

@@ -91,9 +91,9 @@ impl ReservedSlot for HeldSlot {
     }
 
     /// It may run by what another request has paid.
-    fn outlive_resets(&self, grants: &mut dyn Iterator<Item = &mut Grant>) {
+    fn note_paid(&self, grants: &mut dyn Iterator<Item = &mut Grant>) {
         for grant in grants {
-            grant.repay(|id, paid| {
+            grant.note_paid(|id, paid| {
                 let place = self.queue.buckets.iter().position(|part| part.id() == id)?;
                 let used = self.queue.with(|waiters| waiters.used(self.own.key, place))?;
                 Some(paid.paid_like(&used))
@@ -155,11 +155,11 @@ impl ReservedSlot for [Box<HeldSlot>; 2] {
         Ok(until.into_iter().flatten().min())
     }
 
-    fn outlive_resets(&self, grants: &mut dyn Iterator<Item = &mut Grant>) {
+    fn note_paid(&self, grants: &mut dyn Iterator<Item = &mut Grant>) {
         let [first, second] = self;
         for grant in grants {
-            first.outlive_resets(&mut std::iter::once(&mut *grant));
-            second.outlive_resets(&mut std::iter::once(grant));
+            first.note_paid(&mut std::iter::once(&mut *grant));
+            second.note_paid(&mut std::iter::once(grant));
         }
     }
 

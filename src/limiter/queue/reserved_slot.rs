@@ -40,7 +40,7 @@ pub(crate) trait ReservedSlot: fmt::Debug + Send + Sync {
 
     /// Notes in the grants how their buckets have paid for the turn: after a reset perhaps, which came
     /// while the waiter stood in their lines.
-    fn outlive_resets(&self, _grants: &mut dyn Iterator<Item = &mut Grant>) {}
+    fn note_paid(&self, _grants: &mut dyn Iterator<Item = &mut Grant>) {}
 
     /// Uses the turn, since the work runs now. Nothing is given back after that. Returns the instant from
     /// which the work may run.
