@@ -50,6 +50,7 @@ pub use self::error::QuotaError;
 use self::error::QuotaProblem;
 #[cfg(not(feature = "calendar"))]
 pub(crate) use self::no_calendar::Calendar;
+pub use self::period::{DAY, HOUR, MINUTE, SECOND, WEEK, days, hours, minutes};
 pub(crate) use self::scale::Scale;
 pub use self::units::MAX_UNITS;
 pub(crate) use self::units::tokens_of;
@@ -61,47 +62,6 @@ pub(crate) mod kit {
     #[cfg(not(feature = "calendar"))]
     pub use super::no_calendar::Calendar;
     pub use super::period::parse as parse_period;
-}
-
-/// One second.
-pub const SECOND: Duration = Duration::from_secs(1);
-/// One minute.
-pub const MINUTE: Duration = Duration::from_secs(60);
-/// One hour.
-pub const HOUR: Duration = Duration::from_secs(60 * 60);
-/// One day of 24 hours.
-pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// One week of 7 days.
-pub const WEEK: Duration = days(7);
-
-/// This many minutes, also in a `const`, where `15 * MINUTE` does not compile.
-///
-/// # Examples
-///
-/// ```
-/// use tollgate::{MINUTE, Quota, days, hours, minutes};
-///
-/// const LOGIN: Quota = Quota::token_bucket(5, minutes(15));
-/// const PLAN: Quota = Quota::token_bucket(5_000, days(30));
-/// assert_eq!(LOGIN.to_string(), "5 per 15 minutes");
-/// assert_eq!(PLAN.to_string(), "5000 per 30 days");
-/// assert_eq!(hours(12), 720 * MINUTE);
-/// ```
-#[must_use]
-pub const fn minutes(minutes: u32) -> Duration {
-    MINUTE.saturating_mul(minutes)
-}
-
-/// This many hours: see [`minutes`].
-#[must_use]
-pub const fn hours(hours: u32) -> Duration {
-    HOUR.saturating_mul(hours)
-}
-
-/// This many days of 24 hours: see [`minutes`].
-#[must_use]
-pub const fn days(days: u32) -> Duration {
-    DAY.saturating_mul(days)
 }
 
 /// How a limit gains tokens.
